@@ -1,0 +1,7 @@
+"""Gradient estimators of the expectation of f over k-subsets, behind one door, `expectation`."""
+
+from ksubset.estimators.base import Estimator, expectation
+from ksubset.estimators.gumbel import GumbelTopK
+from ksubset.estimators.score import LeaveOneOut, ScoreFunction
+
+__all__ = ["Estimator", "GumbelTopK", "LeaveOneOut", "ScoreFunction", "expectation"]

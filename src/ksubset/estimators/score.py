@@ -1,0 +1,53 @@
+"""Score-function estimators: unbiased, with exact samples, for any f."""
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from ksubset.distribution import KSubset
+from ksubset.estimators.base import Estimator
+
+__all__ = ["LeaveOneOut", "ScoreFunction"]
+
+
+@dataclass(frozen=True)
+class ScoreFunction(Estimator):
+    r"""The score-function estimator, SFESS of the paper.
+
+    .. math:: \frac{1}{S} \sum_s f(z_s)\, \nabla \log p(z_s), \qquad \nabla_w \log p(z) = z - \pi
+
+    References:
+        Wijk, Vinuesa and Azizpour (2024), section 2, https://arxiv.org/abs/2407.16058.
+        Williams (1992), https://doi.org/10.1007/BF00992696.
+    """
+
+    unbiased, pathwise = True, False
+
+    def surrogate(self, loss: Tensor, sample: Tensor, dist: KSubset) -> Tensor:
+        log_prob = dist.log_prob(sample).to(loss.dtype)
+        return loss + loss.detach() * (log_prob - log_prob.detach())
+
+
+@dataclass(frozen=True)
+class LeaveOneOut(Estimator):
+    r"""Score function with a leave-one-out baseline, SFESS-V of the paper: a loss is compared with the mean of the others.
+
+    .. math:: \frac{1}{S} \sum_s \Big(f(z_s) - \frac{1}{S - 1} \sum_{r \neq s} f(z_r)\Big) \nabla \log p(z_s)
+
+    The advantages sum to zero, so the normaliser cancels and is never computed: the estimate is the sample covariance
+    of f and z.
+
+    References:
+        Wijk, Vinuesa and Azizpour (2024), section 2, https://arxiv.org/abs/2407.16058.
+        Kool, van Hoof and Welling (2019), Buy 4 REINFORCE Samples, Get a Baseline for Free!
+    """
+
+    unbiased, pathwise, min_samples = True, False, 2
+
+    def surrogate(self, loss: Tensor, sample: Tensor, dist: KSubset) -> Tensor:
+        advantage = (loss - loss.mean(0)) * (len(loss) / (len(loss) - 1))
+        # Infinite logits fix their items: they have no score, and inf * 0 must not enter the sum.
+        free = torch.where(dist.logits.isfinite(), dist.logits, 0.0)
+        score = (sample * free).sum(-1).to(loss.dtype)
+        return loss + advantage.detach() * (score - score.detach())

@@ -1,0 +1,6 @@
+"""Pure tensor functions: batch dimensions first, items last; nothing here knows of modules or distributions."""
+
+from ksubset.numerics.quadrature import inclusion_probabilities, log_normalizer
+from ksubset.numerics.topk import top_k
+
+__all__ = ["inclusion_probabilities", "log_normalizer", "top_k"]

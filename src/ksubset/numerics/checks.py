@@ -1,0 +1,62 @@
+"""What every public door asks of logits and k."""
+
+import numbers
+
+import torch
+from torch import Tensor
+
+__all__ = ["check_feasible", "check_size"]
+
+
+def check_size(logits: Tensor, k: int | Tensor, name: str = "logits") -> None:
+    """Check types, shapes and the range of an integer k; reads no tensor's values.
+
+    Raises:
+        TypeError: `logits` is no floating-point tensor, or `k` no integer.
+        ValueError: `logits` has no items, k is outside of 0..n, or the batch shapes do not broadcast.
+    """
+    if not isinstance(logits, Tensor) or not logits.is_floating_point():
+        came = logits.dtype if isinstance(logits, Tensor) else type(logits).__name__
+        raise TypeError(f"{name} must be a floating-point tensor, got {came}")
+    if logits.ndim == 0 or logits.shape[-1] == 0:
+        raise ValueError(f"{name} must have shape (*batch, n) with n >= 1, got {tuple(logits.shape)}")
+    n = logits.shape[-1]
+    if isinstance(k, Tensor):
+        if k.is_floating_point() or k.is_complex() or k.dtype == torch.bool:
+            raise TypeError(f"k must be an integer or an integer tensor, got a tensor of {k.dtype}")
+        try:
+            torch.broadcast_shapes(k.shape, logits.shape[:-1])
+        except RuntimeError as error:
+            raise ValueError(
+                f"k must broadcast over the batch of {name}, {tuple(logits.shape[:-1])}, got shape {tuple(k.shape)}"
+            ) from error
+    elif isinstance(k, bool) or not isinstance(k, numbers.Integral):
+        raise TypeError(f"k must be an integer or an integer tensor, got {k!r} of type {type(k).__name__}")
+    elif not 0 <= k <= n:
+        raise ValueError(f"k must be between 0 and the number of items, {n}, got {k}")
+
+
+def check_feasible(logits: Tensor, k: int | Tensor, name: str = "logits") -> None:
+    """Check the values: no NaN, and in every row at most k logits of +inf and at least k above -inf.
+
+    Synchronises with the device.
+
+    Raises:
+        ValueError: Names the first offending row, its counts and its k.
+    """
+    n = logits.shape[-1]
+    size = torch.as_tensor(k, device=logits.device)
+    forced, possible = logits.isposinf().sum(-1), (logits > -torch.inf).sum(-1)
+    for bad, text in (
+        (logits.isnan().any(-1), "{name} must not be NaN{row}"),
+        ((size < 0) | (size > n), "k must be between 0 and the number of items, {n}{row}, got {k}"),
+        (forced > size, "{name} of +inf must include at most k items{row}, got {forced} of them with k = {k}"),
+        (possible < size, "{name} above -inf must be at least k{row}, got {possible} possible items with k = {k}"),
+    ):
+        if not bad.any():
+            continue
+        index = tuple(bad.nonzero()[0].tolist())
+        row = f" in row {index if len(index) > 1 else index[0]}" if index else ""
+        at = {"forced": forced, "possible": possible, "k": size}
+        counts = {key: int(value.expand(bad.shape)[index]) for key, value in at.items()}
+        raise ValueError(text.format(name=name, n=n, row=row, **counts))

@@ -1,0 +1,29 @@
+"""What all tests share: the device, strictness of statistical tests, and the folder of real data."""
+
+import os
+from pathlib import Path
+
+import pytest
+import torch
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--device", default="cpu", help="device of the numerics, distribution and estimator tests")
+
+
+@pytest.fixture(scope="session")
+def device(request: pytest.FixtureRequest) -> torch.device:
+    return torch.device(request.config.getoption("--device"))
+
+
+@pytest.fixture(autouse=True)
+def _seeded() -> None:
+    torch.manual_seed(20240722)
+
+
+@pytest.fixture(scope="session")
+def data_folder() -> Path:
+    folder = os.environ.get("KSUBSET_DATA")
+    if not folder:
+        pytest.skip("KSUBSET_DATA names no folder of data sets")
+    return Path(folder)

@@ -1,0 +1,211 @@
+"""One battery over all estimators: what they declare is proved or refuted against enumeration."""
+
+import math
+
+import pytest
+import torch
+from oracle import gradient, probabilities, subsets, z_limit
+from torch import Tensor
+
+from ksubset import Estimator, GumbelTopK, KSubset, LeaveOneOut, ScoreFunction, expectation
+
+N, K = 6, 3
+LOGITS = torch.tensor([0.8, -0.5, 0.3, -1.0, 0.0, 0.6], dtype=torch.float64)
+WEIGHTS = torch.tensor([1.0, -0.6, 0.4, 0.9, -1.2, 0.2], dtype=torch.float64)
+
+ESTIMATORS = [
+    ScoreFunction(),
+    LeaveOneOut(),
+    GumbelTopK(temperature=0.5),
+    GumbelTopK(temperature=0.5, straight_through=True),
+]
+BLACK_BOXES = [estimator for estimator in ESTIMATORS if not estimator.pathwise]
+
+
+def curved(z: Tensor) -> Tensor:
+    """A nonlinear function of the subset, differentiable."""
+    return torch.cos(2 * (z * WEIGHTS.to(z)).sum(-1)) + 2 * z[..., 0] * z[..., 3] + z[..., 1] * z[..., 4] * z[..., 5]
+
+
+def by_name(estimator: Estimator) -> str:
+    return type(estimator).__name__ + str(getattr(estimator, "straight_through", ""))
+
+
+def estimates(estimator: Estimator, f: object, repeats: int, num_samples: int, device: torch.device) -> Tensor:
+    """Independent estimates of the gradient, one a row: `(repeats, N)`."""
+    logits = LOGITS.to(device).repeat(repeats, 1).requires_grad_()
+    dist = KSubset(K, logits, validate_args=False)
+    expectation(f, dist, estimator, num_samples).sum().backward()  # type: ignore[arg-type]
+    assert logits.grad is not None
+    return logits.grad.cpu()
+
+
+def z_scores(sample: Tensor, exact: Tensor) -> Tensor:
+    return (sample.mean(0) - exact) / (sample.std(0) / math.sqrt(len(sample)))
+
+
+@pytest.mark.parametrize("num_samples", [2, 5])
+@pytest.mark.parametrize("estimator", ESTIMATORS, ids=by_name)
+def test_declared_bias(estimator: Estimator, num_samples: int, device: torch.device) -> None:
+    exact = gradient(curved, LOGITS, K)
+    sample = estimates(estimator, curved, 2_000_000 // num_samples, num_samples, device)
+    limit = z_limit(N)
+    unbiased = bool((z_scores(sample, exact).abs() < limit).all())
+    assert unbiased == estimator.unbiased
+    # The test would notice a bias of one percent of the gradient's norm.
+    standard_error = sample.std(0) / math.sqrt(len(sample))
+    assert standard_error.norm() < 0.01 * exact.norm()
+
+
+@pytest.mark.parametrize("estimator", BLACK_BOXES, ids=by_name)
+def test_unbiased_for_a_function_without_gradient(estimator: Estimator, device: torch.device) -> None:
+    def step(z: Tensor) -> Tensor:
+        return ((z.cpu().double() @ WEIGHTS) > 0.25).double()
+
+    def plain_python(z: Tensor) -> list[list[float]]:
+        return step(z).tolist()  # type: ignore[no-any-return]
+
+    exact = gradient(step, LOGITS, K)
+    sample = estimates(estimator, plain_python, 300_000, 4, device)
+    assert (z_scores(sample, exact).abs() < z_limit(N)).all()
+
+
+@pytest.mark.parametrize("estimator", BLACK_BOXES, ids=by_name)
+def test_unbiased_in_the_parameters_of_the_paper(estimator: Estimator) -> None:
+    theta = torch.sigmoid(LOGITS).requires_grad_()
+    expected = (probabilities(theta.logit(), K) * curved(subsets(N, K))).sum()
+    (exact,) = torch.autograd.grad(expected, theta)
+    rows = theta.detach().repeat(400_000, 1).requires_grad_()
+    expectation(curved, KSubset(K, probs=rows), estimator, 4).sum().backward()
+    assert rows.grad is not None
+    assert (z_scores(rows.grad, exact).abs() < z_limit(N)).all()
+
+
+@pytest.mark.parametrize("estimator", ESTIMATORS, ids=by_name)
+def test_gradient_of_what_f_closes_over(estimator: Estimator, device: torch.device) -> None:
+    # One sample is the whole truth at a point mass, for every estimator that samples hard.
+    slope = torch.tensor(2.0, dtype=torch.float64, device=device, requires_grad=True)
+    logits = torch.tensor([50.0, -50, 50, -50], dtype=torch.float64, device=device, requires_grad=True)
+    value = torch.tensor([1.0, 2, 3, 4], dtype=torch.float64, device=device)
+    loss = expectation(lambda z: slope**2 * (z * value).sum(-1), KSubset(2, logits), estimator, 2)
+    loss.backward()
+    assert slope.grad is not None
+    assert loss.item() == pytest.approx(16.0)
+    assert slope.grad.item() == pytest.approx(16.0)
+
+
+@pytest.mark.parametrize("estimator", ESTIMATORS, ids=by_name)
+def test_constant_f_has_zero_mean_gradient(estimator: Estimator, device: torch.device) -> None:
+    sample = estimates(estimator, lambda z: 3.0 + 0 * z.sum(-1), 50_000, 3, device)
+    spread = sample.std(0)
+    if spread.max() == 0:
+        assert sample.abs().max() == 0
+    else:
+        assert (z_scores(sample, torch.zeros(N, dtype=torch.float64)).abs() < z_limit(N)).all()
+
+
+@pytest.mark.parametrize("estimator", ESTIMATORS, ids=by_name)
+def test_float32_batches_and_infinite_logits(estimator: Estimator, device: torch.device) -> None:
+    logits = torch.randn(3, 4, 6, device=device)
+    logits[..., 0], logits[..., 1] = math.inf, -math.inf
+    logits.requires_grad_()
+    value = expectation(lambda z: z.square().sum(-1) * z[..., 2], KSubset(3, logits), estimator, 7)
+    assert value.shape == (3, 4)
+    assert value.dtype == torch.float32
+    value.sum().backward()
+    assert logits.grad is not None
+    assert logits.grad.isfinite().all()
+    assert logits.grad[..., :2].abs().max() == 0
+
+
+def test_leave_one_out_is_the_sample_covariance(device: torch.device) -> None:
+    logits = torch.randn(8, dtype=torch.float64, device=device, requires_grad=True)
+    seen: list[Tensor] = []
+
+    def f(z: Tensor) -> Tensor:
+        seen.append(z)
+        return z[..., 0] * z[..., 1] + z[..., 2]
+
+    expectation(f, KSubset(4, logits), LeaveOneOut(), 9).backward()
+    (z,) = seen
+    loss = f(z)
+    covariance = ((loss - loss.mean())[:, None] * z).sum(0) / 8
+    torch.testing.assert_close(logits.grad, covariance)
+
+
+def test_leave_one_out_excludes_the_sample_itself() -> None:
+    # Eight losses, three of them 1: advantages 5/7 and -3/7; a mean that includes the sample would give 5/8 and -3/8.
+    logits = torch.zeros(2, requires_grad=True)
+    dist = KSubset(1, logits)
+    loss = torch.tensor([1.0, 1, 1, 0, 0, 0, 0, 0])
+    for index, advantage in ((0, 5 / 7), (7, -3 / 7)):
+        sample = torch.tensor([0.0, 1.0]).repeat(8, 1)
+        sample[index] = torch.tensor([1.0, 0.0])
+        (grad,) = torch.autograd.grad(LeaveOneOut().surrogate(loss, sample, dist).sum(), logits)
+        assert (grad[0] - grad[1]).item() == pytest.approx(2 * advantage, rel=1e-6)
+
+
+def test_leave_one_out_computes_no_normaliser(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*arguments: object) -> None:
+        raise AssertionError("the normaliser was computed")
+
+    monkeypatch.setattr("ksubset.distribution.moments", fail)
+    logits = torch.zeros(5, requires_grad=True)
+    expectation(lambda z: z[..., 0], KSubset(2, logits), LeaveOneOut(), 4).backward()
+    with pytest.raises(AssertionError, match="normaliser was computed"):
+        expectation(lambda z: z[..., 0], KSubset(2, logits), ScoreFunction(), 4)
+
+
+def test_score_function_is_the_formula() -> None:
+    logits = torch.randn(5, dtype=torch.float64, requires_grad=True)
+    dist = KSubset(2, logits)
+    sample = dist.sample((6,))
+    loss = torch.randn(6, dtype=torch.float64)
+    (grad,) = torch.autograd.grad(ScoreFunction().surrogate(loss, sample, dist).mean(0), logits)
+    torch.testing.assert_close(grad, (loss[:, None] * (sample - dist.mean)).mean(0).detach())
+
+
+def test_straight_through_samples_are_exactly_hard(device: torch.device) -> None:
+    logits = torch.randn(1000, 50, device=device, requires_grad=True)
+    sample = GumbelTopK(0.5, straight_through=True).sample(KSubset(10, logits), 1)
+    assert set(sample.unique().tolist()) == {0.0, 1.0}
+    assert (sample.sum(-1) == 10).all()
+    (sample * torch.randn_like(sample)).sum().backward()
+    assert logits.grad is not None
+    assert logits.grad.isfinite().all()
+
+
+@pytest.mark.parametrize("estimator", ESTIMATORS, ids=by_name)
+def test_expanded_rows_share_a_row(estimator: Estimator) -> None:
+    logits = torch.randn(6, dtype=torch.float64, requires_grad=True)
+    dist = KSubset(2, logits).expand((4,))
+    value = expectation(lambda z: (z * torch.arange(6)).sum(-1), dist, estimator, 3)
+    assert value.shape == (4,)
+    value.sum().backward()
+    assert logits.grad is not None
+    assert logits.grad.abs().max() > 0
+
+
+def test_too_few_samples() -> None:
+    dist = KSubset(1, torch.zeros(3))
+    with pytest.raises(ValueError, match="LeaveOneOut needs num_samples >= 2, got 1"):
+        expectation(lambda z: z[..., 0], dist, LeaveOneOut())
+    with pytest.raises(ValueError, match="ScoreFunction needs num_samples >= 1, got 0"):
+        expectation(lambda z: z[..., 0], dist, ScoreFunction(), 0)
+
+
+def test_losses_of_a_wrong_shape() -> None:
+    with pytest.raises(ValueError, match=r"losses of shape \(4,\), got \(\)"):
+        expectation(lambda z: z.sum(), KSubset(1, torch.zeros(3)), ScoreFunction(), 4)
+
+
+def test_pathwise_estimators_refuse_losses_without_gradient() -> None:
+    dist = KSubset(1, torch.zeros(3, requires_grad=True))
+    with pytest.raises(ValueError, match="GumbelTopK sends the gradient through f"):
+        expectation(lambda z: z[..., 0].detach(), dist, GumbelTopK(1.0), 4)
+
+
+@pytest.mark.parametrize("temperature", [0.0, -1.0, math.nan, math.inf])
+def test_bad_temperature(temperature: float) -> None:
+    with pytest.raises(ValueError, match="temperature must be a positive, finite number"):
+        GumbelTopK(temperature)
