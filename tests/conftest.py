@@ -17,8 +17,10 @@ def device(request: pytest.FixtureRequest) -> torch.device:
 
 
 @pytest.fixture(autouse=True)
-def _seeded() -> None:
+def _fresh_state() -> None:
     torch.manual_seed(20240722)
+    # torch.compile switches the validation of all distributions off, for the rest of the process.
+    torch.distributions.Distribution.set_default_validate_args(True)
 
 
 @pytest.fixture(scope="session")

@@ -162,10 +162,9 @@ class KSubset(Distribution):
         """
         n = self.event_shape[0]
         indices = self.sample_indices(sample_shape, generator=generator)
-        # Where k varies, unused places of -1 land in an extra column, which is cut off.
-        width = n + isinstance(self.k, Tensor)
-        chosen = torch.zeros((*indices.shape[:-1], width), dtype=self.logits.dtype, device=self.logits.device)
-        return chosen.scatter_(-1, indices.remainder(width), 1.0)[..., :n]
+        chosen = torch.zeros((*indices.shape[:-1], n), dtype=self.logits.dtype, device=self.logits.device)
+        # Where k varies, unused places of -1 add nothing to the first item.
+        return chosen.scatter_add_(-1, indices.clamp(min=0), (indices >= 0).to(chosen.dtype))
 
     def sample_indices(self, sample_shape: Any = (), *, generator: Generator | None = None) -> Tensor:
         """Draw exact samples as the ascending indices of their k items, without building k-hot vectors.
@@ -267,7 +266,8 @@ class KSubset(Distribution):
                 f"enumerate_support lists at most {_ENUMERABLE} subsets, got C({n}, {k}) = {math.comb(n, k)}"
             )
         indices = torch.tensor(list(combinations(range(n), k)), dtype=torch.int64, device=self.logits.device)
-        values = self.logits.new_zeros(math.comb(n, k), n).scatter_(-1, indices.reshape(-1, k), 1.0)
+        values = torch.zeros((len(indices), n), dtype=self.logits.dtype, device=self.logits.device)
+        values.scatter_(-1, indices, 1.0)
         values = values.reshape(-1, *(1,) * len(self.batch_shape), n)
         return values.expand(-1, *self._extended_shape()) if expand else values
 

@@ -31,7 +31,7 @@ class ScoreFunction(Estimator):
 
 @dataclass(frozen=True)
 class LeaveOneOut(Estimator):
-    r"""Score function with a leave-one-out baseline, SFESS-V of the paper: a loss is compared with the mean of the others.
+    r"""Score function with a leave-one-out baseline, SFESS-V of the paper: each loss is compared with the mean of the others.
 
     .. math:: \frac{1}{S} \sum_s \Big(f(z_s) - \frac{1}{S - 1} \sum_{r \neq s} f(z_r)\Big) \nabla \log p(z_s)
 

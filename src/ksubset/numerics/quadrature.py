@@ -175,10 +175,11 @@ class _Rule(NamedTuple):
         modulus, phase = _characteristic_function(deviation, tilted > 0, angle)
         size = torch.as_tensor(k, device=tilted.device)[..., None]
         phase = phase - (size - (tilted > 0).sum(-1, keepdim=True)) * angle
-        share = torch.where(2 * j < period, torch.where(j == 0, 1.0, 2.0) / period, 0.0) * modulus
+        share = torch.where(2 * j < period, torch.where(j == 0, 1.0, 2.0), 0.0) * modulus
         real, imag = share * torch.cos(phase), share * torch.sin(phase)
-        probability = real.sum(-1, keepdim=True)
-        return _Rule(probability, torch.sin(angle / 2), torch.cos(angle / 2), real / probability, imag / probability)
+        # Summed before it is divided, so that a point mass has a probability of exactly 1.
+        total = real.sum(-1, keepdim=True)
+        return _Rule(total / period, torch.sin(angle / 2), torch.cos(angle / 2), real / total, imag / total)
 
 
 def _characteristic_function(deviation: Tensor, likely: Tensor, angle: Tensor) -> tuple[Tensor, Tensor]:

@@ -1,0 +1,35 @@
+# Every target sets itself up: `make test` or `make reproduce` may be the first command typed in a fresh clone.
+VENV ?= .venv
+PYTHON ?= python3
+BIN := $(VENV)/bin
+INSTALLED := $(VENV)/.installed
+
+.PHONY: test lint reproduce smoke bench docs clean
+
+$(INSTALLED): pyproject.toml constraints.txt
+	$(PYTHON) -c 'import sys; assert (3, 11) <= sys.version_info < (3, 14), "ksubset needs Python 3.11 to 3.13"'
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/pip install --quiet --constraint constraints.txt --editable '.[experiments,selection,test]'
+	touch $@
+
+test: $(INSTALLED)  ## the whole test suite
+	$(BIN)/python -m pytest
+
+lint: $(INSTALLED)  ## format, style, types
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+
+reproduce: $(INSTALLED)  ## the paper's experiments on digits: tables, and the paths of the figures
+	$(BIN)/ksubset reproduce
+
+bench: $(INSTALLED)  ## ours against its peers, side by side
+	$(BIN)/python benchmarks/normalizer.py
+	$(BIN)/python benchmarks/sampler.py
+
+docs: $(INSTALLED)  ## the documentation as web pages, in site/
+	$(BIN)/pip install --quiet --constraint constraints.txt '.[docs]'
+	$(BIN)/mkdocs build --strict
+
+clean:
+	rm -rf $(VENV) site dist
