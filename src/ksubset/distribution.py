@@ -102,7 +102,7 @@ class KSubset(Distribution):
         batch_shape = parameter.shape[:-1]
         if isinstance(k, Tensor):
             batch_shape = torch.broadcast_shapes(k.shape, batch_shape)
-            parameter, self.k = parameter.expand(*batch_shape, -1), k.expand(batch_shape)
+            parameter, self.k = parameter.expand(*batch_shape, -1), k.to(parameter.device).expand(batch_shape)
         else:
             self.k = int(k)
         setattr(self, name, parameter)

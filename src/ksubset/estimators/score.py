@@ -31,12 +31,12 @@ class ScoreFunction(Estimator):
 
 @dataclass(frozen=True)
 class LeaveOneOut(Estimator):
-    r"""Score function with a leave-one-out baseline, SFESS-V of the paper: each loss is compared with the mean of the others.
+    r"""Score function with a leave-one-out baseline, SFESS-V of the paper.
 
     .. math:: \frac{1}{S} \sum_s \Big(f(z_s) - \frac{1}{S - 1} \sum_{r \neq s} f(z_r)\Big) \nabla \log p(z_s)
 
-    The advantages sum to zero, so the normaliser cancels and is never computed: the estimate is the sample covariance
-    of f and z.
+    Each loss is compared with the mean of the others. The advantages sum to zero, so the normaliser cancels and is
+    never computed: the estimate is the sample covariance of f and z.
 
     References:
         Wijk, Vinuesa and Azizpour (2024), section 2, https://arxiv.org/abs/2407.16058.

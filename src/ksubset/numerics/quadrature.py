@@ -69,7 +69,7 @@ def moments(logits: Tensor, k: int | Tensor) -> Moments:
     double = logits.double()
     if isinstance(k, Tensor):
         batch = torch.broadcast_shapes(k.shape, logits.shape[:-1])
-        double, k = double.expand(*batch, -1), k.expand(batch)
+        double, k = double.expand(*batch, -1), k.to(logits.device).expand(batch)
     exact = logits.dtype == torch.float64
     with torch.no_grad():
         tilted, shift = tilt(double, k)

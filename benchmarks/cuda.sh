@@ -1,0 +1,60 @@
+#!/usr/bin/env bash
+# Everything that is worth measuring on a machine with a CUDA card, the most valuable first, within a time limit.
+#
+# Usage: benchmarks/cuda.sh FOLDER [SECONDS]
+#
+# Writes into FOLDER: tests.txt, normalizer.md, sampler.md, and one record for each cell of the paper's table that was
+# reached (500 epochs, the paper's settings; a cell cut off by the limit leaves the record of its finished epochs).
+# Needs Python with torch, numpy, scipy, scikit-learn, matplotlib, torchmetrics, rich and typer, and no network: the data
+# sets are read from the folder in KSUBSET_DATA. Nothing is installed.
+set -uo pipefail
+
+if [ $# -lt 1 ] || [ $# -gt 2 ]; then
+    echo "usage: benchmarks/cuda.sh FOLDER [SECONDS]" >&2
+    exit 2
+fi
+limit=${2:-540}
+case $limit in
+    '' | *[!0-9]*) echo "SECONDS must be a whole number, got '$limit'" >&2; exit 2 ;;
+esac
+mkdir -p "$1" && [ -w "$1" ] || { echo "cannot write to the folder '$1'" >&2; exit 2; }
+out=$(cd "$1" && pwd)
+cd "$(dirname "$0")/.." || exit 1
+export PYTHONPATH="$PWD/src${PYTHONPATH:+:$PYTHONPATH}"
+python=${PYTHON:-python3}
+left() { echo $((limit - SECONDS)); }
+
+"$python" -c 'import torch; assert torch.cuda.is_available()' 2>/dev/null ||
+    { echo "torch finds no CUDA device: nothing to measure" >&2; exit 1; }
+"$python" -c 'import torch; print(torch.cuda.get_device_name(), "torch", torch.__version__)'
+
+echo "== tests on CUDA"
+if "$python" -c 'import pytest, hypothesis, mpmath' 2>/dev/null; then
+    tests=("$python" -m pytest --device cuda -q tests/numerics tests/estimators tests/test_distribution.py)
+else
+    tests=("$python" benchmarks/device_checks.py cuda)
+fi
+timeout 180 "${tests[@]}" 2>&1 | tee "$out/tests.txt"
+status=${PIPESTATUS[0]}
+
+echo "== benchmarks"
+for name in normalizer sampler; do
+    timeout 120 "$python" "benchmarks/$name.py" | tee "$out/$name.md"
+done
+
+echo "== the paper's table, $(left) s left"
+for cell in \
+    "classification fashion-mnist sfess-v" "classification fashion-mnist gs" \
+    "classification mnist sfess-v" "classification mnist gs" \
+    "classification fashion-mnist stgs" "classification fashion-mnist sfess" \
+    "reconstruction fashion-mnist sfess-v" "reconstruction fashion-mnist gs" \
+    "classification mnist stgs" "classification mnist sfess" \
+    "reconstruction mnist sfess-v" "reconstruction mnist gs"; do
+    read -r task dataset method <<<"$cell"
+    [ "$(left)" -gt 20 ] || break
+    # SIGINT: the run writes the record of its finished epochs and ends.
+    timeout --signal=INT --kill-after=15 "$(($(left) - 15))" "$python" -m ksubset.cli run \
+        --task "$task" --dataset "$dataset" --method "$method" --out "$out"
+done
+"$python" -m ksubset.cli table "$out"
+exit "$status"

@@ -1,0 +1,79 @@
+"""Every knob of a run, with the paper's values as defaults."""
+
+import dataclasses
+import hashlib
+import json
+import math
+from dataclasses import dataclass, field
+from typing import Any
+
+__all__ = ["SUBSETS_PER", "RunConfig"]
+
+SUBSETS_PER = ("batch", "example")
+
+
+def _knob(default: Any, help: str) -> Any:
+    return field(default=default, metadata={"help": help})
+
+
+@dataclass(frozen=True)
+class RunConfig:
+    """One training run: a task on a data set, the subsets learned by one method.
+
+    Defaults follow the paper's appendix on optimization and hyperparameters. Names of tasks, data sets and methods are
+    checked where they are known, in :func:`ksubset.experiments.runner.resolve`.
+
+    Raises:
+        ValueError: a value is of the wrong kind or out of range; the message says which, and what was expected.
+    """
+
+    task: str = _knob("classification", "what the network does with the selected pixels")
+    dataset: str = _knob("digits", "data set")
+    method: str = _knob("sfess-v", "gradient estimator, by the paper's name")
+    k: int | None = _knob(None, "number of selected pixels; by default the data set's own (30, and 10 for digits)")
+    epochs: int = _knob(500, "passes over the training data")
+    samples: int = _knob(5, "subsets M drawn for a gradient")
+    subsets_per: str = _knob("batch", "draw the M subsets per 'batch' (the paper) or per 'example'")
+    seed: int = _knob(0, "seed of all randomness of the run")
+    batch_size: int = _knob(1024, "examples in a batch")
+    selector_lr: float = _knob(1e-2, "Adam's learning rate for the selector's logits")
+    selector_beta1: float = _knob(0.99, "Adam's first decay rate for the selector's logits (the second is 0.999)")
+    network_lr: float = _knob(1e-4, "Adam's learning rate for the network")
+    weight_decay: float = _knob(1e-4, "Adam's weight decay for the network (none for the selector)")
+    temperature_start: float = _knob(1.0, "temperature of gs and stgs in the first epoch")
+    temperature_end: float = _knob(0.01, "temperature of gs and stgs in the last epoch, reached exponentially")
+
+    def __post_init__(self) -> None:
+        for name in ("task", "dataset", "method"):
+            self._check(name, isinstance(getattr(self, name), str), "a string")
+        self._check("k", self.k is None or self._whole("k", 1), "an integer >= 1, or None for the data set's own")
+        for name, least in (("epochs", 1), ("samples", 1), ("seed", 0), ("batch_size", 1)):
+            self._check(name, self._whole(name, least), f"an integer >= {least}")
+        self._check("subsets_per", self.subsets_per in SUBSETS_PER, f"one of {', '.join(SUBSETS_PER)}")
+        for name in ("selector_lr", "network_lr", "temperature_start", "temperature_end"):
+            self._check(name, self._number(name) and getattr(self, name) > 0, "a finite number > 0")
+        self._check("weight_decay", self._number("weight_decay") and self.weight_decay >= 0, "a finite number >= 0")
+        beta_holds = self._number("selector_beta1") and 0 <= self.selector_beta1 < 1
+        self._check("selector_beta1", beta_holds, "a number in [0, 1)")
+
+    def _whole(self, name: str, least: int) -> bool:
+        value = getattr(self, name)
+        # bool is a subclass of int, and seed=True is a slip of the keyboard, not seed 1.
+        return isinstance(value, int) and not isinstance(value, bool) and value >= least
+
+    def _number(self, name: str) -> bool:
+        value = getattr(self, name)
+        return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+
+    def _check(self, name: str, holds: bool, expected: str) -> None:
+        if not holds:
+            raise ValueError(f"{name}: expected {expected}, got {getattr(self, name)!r}")
+
+    def digest(self) -> str:
+        """Eight hexadecimal digits that change with any knob."""
+        text = json.dumps(dataclasses.asdict(self), sort_keys=True)
+        return hashlib.sha256(text.encode()).hexdigest()[:8]
+
+    def name(self) -> str:
+        """A readable name, unique to this configuration: ``classification-digits-sfess-v-seed0-1a2b3c4d``."""
+        return f"{self.task}-{self.dataset}-{self.method}-seed{self.seed}-{self.digest()}"

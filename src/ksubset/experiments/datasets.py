@@ -1,0 +1,310 @@
+"""Data sets by name, as tensors.
+
+A new set is one entry of :data:`SETS`.
+"""
+
+import functools
+import gzip
+import hashlib
+import math
+import os
+import struct
+import zlib
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from ksubset.experiments.extras import require
+
+__all__ = ["SETS", "DataSplit", "IdxFile", "IdxSet", "Source", "find", "load", "load_idx"]
+
+_TRAINING, _VALIDATION = 40_000, 10_000
+
+
+@dataclass(frozen=True)
+class DataSplit:
+    """Images and labels of the three parts, on the CPU.
+
+    Arguments:
+        label: name for tables and figures.
+        side: pixels along an edge of the square images, ``n = side ** 2``.
+        num_classes: number of classes.
+        k: number of selected pixels unless a run says otherwise.
+        train_images, validation_images, test_images: float32 in [0, 1].
+        train_labels, validation_labels, test_labels: int64 in ``[0, num_classes)``.
+
+    Shapes:
+        images `(N, n)`, labels `(N,)`.
+    """
+
+    label: str
+    side: int
+    num_classes: int
+    k: int
+    train_images: Tensor
+    train_labels: Tensor
+    validation_images: Tensor
+    validation_labels: Tensor
+    test_images: Tensor
+    test_labels: Tensor
+
+
+@dataclass(frozen=True)
+class IdxFile:
+    """One file of an idx data set.
+
+    Arguments:
+        name: file name, the same in a local folder and at every mirror.
+        md5: the official checksum of the compressed file.
+    """
+
+    name: str
+    md5: str
+
+
+@dataclass(frozen=True)
+class IdxSet:
+    """A data set published as four gzipped idx files, as MNIST is.
+
+    Arguments:
+        folder: sub-folder of the folder that ``KSUBSET_DATA`` names, and of the download cache.
+        mirrors: base addresses, tried in this order.
+        train_images, train_labels, test_images, test_labels: the files.
+        train: number of leading training examples to train on.
+        validation: number of training examples after these to validate on.
+    """
+
+    folder: str
+    mirrors: tuple[str, ...]
+    train_images: IdxFile
+    train_labels: IdxFile
+    test_images: IdxFile
+    test_labels: IdxFile
+    train: int = _TRAINING
+    validation: int = _VALIDATION
+
+
+@dataclass(frozen=True)
+class Source:
+    """An entry of :data:`SETS`: what is known of a data set before it is loaded.
+
+    Arguments:
+        label: name for tables and figures.
+        side: pixels along an edge.
+        num_classes: number of classes.
+        k: default number of selected pixels.
+        parts: gives (images, labels) for training, validation and test; its argument is the folder to look in first.
+    """
+
+    label: str
+    side: int
+    num_classes: int
+    k: int
+    parts: Callable[[Path | None], list[tuple[Tensor, Tensor]]]
+
+
+def find(name: str) -> Source:
+    """What is known of the data set of this name, without loading it.
+
+    Raises:
+        ValueError: the name is unknown; the message lists the known ones.
+    """
+    if name not in SETS:
+        raise ValueError(f"dataset: expected one of {', '.join(SETS)}, got {name!r}")
+    return SETS[name]
+
+
+def load(name: str, root: str | os.PathLike[str] | None = None) -> DataSplit:
+    """Load a data set.
+
+    Files are looked for in ``root``, by default the folder that the environment variable ``KSUBSET_DATA`` names, and
+    downloaded into the user's cache if they are not there.
+
+    Raises:
+        ValueError: the name is unknown, or a file is damaged.
+        ImportError: a download is needed and pooch is missing, or scikit-learn for the digits.
+        OSError: a download is needed and fails.
+    """
+    source = find(name)
+    folder = root if root is not None else os.environ.get("KSUBSET_DATA")
+    parts = source.parts(Path(folder) if folder else None)
+    (train_x, train_y), (validation_x, validation_y), (test_x, test_y) = parts
+    return DataSplit(
+        label=source.label,
+        side=source.side,
+        num_classes=source.num_classes,
+        k=source.k,
+        train_images=train_x,
+        train_labels=train_y,
+        validation_images=validation_x,
+        validation_labels=validation_y,
+        test_images=test_x,
+        test_labels=test_y,
+    )
+
+
+def load_idx(spec: IdxSet, root: Path | None) -> list[tuple[Tensor, Tensor]]:
+    """Images `(N, n)` and labels `(N,)` of training, validation and test, from the four files of ``spec``.
+
+    The training file is split by order, as the paper gives the sizes but not the choice; what is left is not used.
+
+    Raises:
+        ValueError: a file is damaged, or the files do not belong together.
+        ImportError: a download is needed and pooch is missing.
+        OSError: a download is needed and fails.
+    """
+    images, labels = _pair(spec, spec.train_images, spec.train_labels, root)
+    cut, stop = spec.train, spec.train + spec.validation
+    if len(images) < stop:
+        raise ValueError(f"{spec.train_images.name}: expected at least {stop} images, got {len(images)}")
+    return [
+        (images[:cut], labels[:cut]),
+        (images[cut:stop], labels[cut:stop]),
+        _pair(spec, spec.test_images, spec.test_labels, root),
+    ]
+
+
+def _pair(spec: IdxSet, image_file: IdxFile, label_file: IdxFile, root: Path | None) -> tuple[Tensor, Tensor]:
+    image_path, label_path = _locate(spec, image_file, root), _locate(spec, label_file, root)
+    images = _parse(image_path, _read(image_path, image_file), dims=3)
+    labels = _parse(label_path, _read(label_path, label_file), dims=1)
+    if len(images) != len(labels):
+        raise ValueError(
+            f"{label_path}: expected one label for each of the {len(images)} images of {image_path.name}, "
+            f"got {len(labels)}; {_way_out(label_path)}"
+        )
+    pixels = torch.from_numpy(images).flatten(1).float() / 255
+    return pixels, torch.from_numpy(labels).long()
+
+
+def _locate(spec: IdxSet, file: IdxFile, root: Path | None) -> Path:
+    """Path of a file: in ``root`` if it lies there, else in the cache, downloaded where necessary."""
+    if root is not None:
+        path = root / spec.folder / file.name
+        if path.exists():
+            return path
+    pooch = require("pooch")
+    cache = pooch.os_cache("ksubset") / spec.folder
+    failures = []
+    for mirror in spec.mirrors:
+        url = mirror + file.name
+        try:
+            path = pooch.retrieve(url, known_hash=f"md5:{file.md5}", fname=file.name, path=cache, progressbar=False)
+            return Path(path)
+        # pooch lets the errors of its transport through: OSError covers those of requests and urllib, ValueError is
+        # a checksum that does not fit (a mirror may answer with a page that says sorry).
+        except (OSError, ValueError) as error:
+            failures.append(f"{url} ({type(error).__name__}: {error})")
+    raise OSError(
+        f"cannot download {file.name}: {'; '.join(failures)}. Without a network, put the file into the folder "
+        f"{spec.folder}/ of a folder of your choice and name the latter in the environment variable KSUBSET_DATA"
+    )
+
+
+def _way_out(path: Path) -> str:
+    return f"delete {path} and fetch it anew"
+
+
+def _read(path: Path, file: IdxFile) -> bytes:
+    """The uncompressed content, its checksum verified.
+
+    Raises:
+        ValueError: the file is not the published one.
+    """
+    packed = path.read_bytes()
+    md5 = hashlib.md5(packed, usedforsecurity=False).hexdigest()
+    if md5 != file.md5:
+        raise ValueError(
+            f"{path}: expected the md5 checksum {file.md5}, got {md5} ({len(packed)} bytes): the file is damaged, "
+            f"incomplete or another one; {_way_out(path)}"
+        )
+    try:
+        return gzip.decompress(packed)
+    except (OSError, EOFError, zlib.error) as error:
+        raise ValueError(f"{path}: expected a gzip file, got {error}; {_way_out(path)}") from error
+
+
+def _parse(path: Path, content: bytes, dims: int) -> np.ndarray:
+    """The array of an idx file of unsigned bytes: magic number 0x08 and ``dims``, the sizes, then the values."""
+    head = 4 + 4 * dims
+    magic = 0x0800 + dims
+    if len(content) < head:
+        raise ValueError(f"{path}: expected an idx header of {head} bytes, got {len(content)}; {_way_out(path)}")
+    found, *shape = struct.unpack(f">{1 + dims}I", content[:head])
+    if found != magic:
+        raise ValueError(f"{path}: expected the idx magic number {magic}, got {found}; {_way_out(path)}")
+    if len(content) - head != math.prod(shape):
+        raise ValueError(
+            f"{path}: expected {math.prod(shape)} values after the header (shape {tuple(shape)}), "
+            f"got {len(content) - head}; {_way_out(path)}"
+        )
+    # A copy, because torch warns of arrays it may not write to.
+    return np.frombuffer(content, np.uint8, offset=head).reshape(shape).copy()
+
+
+def _digits(_: Path | None) -> list[tuple[Tensor, Tensor]]:
+    """scikit-learn's 1,797 digits: two thirds, one sixth, one sixth, after a fixed permutation."""
+    bunch = require("sklearn.datasets").load_digits()
+    images = torch.from_numpy(bunch.data).float() / 16
+    labels = torch.from_numpy(bunch.target).long()
+    # The file is ordered by writer: without a permutation the test set would hold writers never seen in training.
+    order = torch.randperm(len(images), generator=torch.Generator().manual_seed(0))
+    third, sixth = len(images) // 3, len(images) // 6
+    sizes = [len(images) - third, sixth, third - sixth]
+    return [(images[part], labels[part]) for part in order.split(sizes)]
+
+
+def _like_mnist(label: str, folder: str, mirrors: tuple[str, ...], md5s: tuple[str, str, str, str]) -> Source:
+    """A set of 28x28 images in ten classes under MNIST's file names; checksums in the order of the fields of IdxSet."""
+    names = ("train-images-idx3", "train-labels-idx1", "t10k-images-idx3", "t10k-labels-idx1")
+    a, b, c, d = (IdxFile(f"{name}-ubyte.gz", md5) for name, md5 in zip(names, md5s, strict=True))
+    spec = IdxSet(folder, mirrors, train_images=a, train_labels=b, test_images=c, test_labels=d)
+    return Source(label, 28, 10, 30, functools.partial(load_idx, spec))
+
+
+SETS = {
+    "digits": Source("Digits", 8, 10, 10, _digits),
+    "mnist": _like_mnist(
+        "MNIST",
+        "mnist",
+        (
+            "https://ossci-datasets.s3.amazonaws.com/mnist/",
+            "https://storage.googleapis.com/cvdf-datasets/mnist/",
+        ),
+        (
+            "f68b3c2dcbeaaa9fbdd348bbdeb94873",
+            "d53e105ee54ea40749a09fcbcd1e9432",
+            "9fb629c4189551a2d022fa330f9573f3",
+            "ec29112dd5afa0611ce80d1b7f02629c",
+        ),
+    ),
+    "fashion-mnist": _like_mnist(
+        "Fashion-MNIST",
+        "fashion_mnist",
+        (
+            "http://fashion-mnist.s3-website.eu-central-1.amazonaws.com/",
+            "https://github.com/zalandoresearch/fashion-mnist/raw/master/data/fashion/",
+        ),
+        (
+            "8d4fb7e6c68d591d4c3dfef9ec88bf0d",
+            "25c81989df183df01b3e8a0aad5dffbe",
+            "bef4ecab320f06d8554ea6380940ec79",
+            "bb300cfdad3c16e7a12a480ee83cd310",
+        ),
+    ),
+    "kmnist": _like_mnist(
+        "KMNIST",
+        "kmnist",
+        ("http://codh.rois.ac.jp/kmnist/dataset/kmnist/",),
+        (
+            "bdb82020997e1d708af4cf47b453dcf7",
+            "e144d726b3acfaa3e44228e80efcd344",
+            "5c965bf0a639b31b8f53240b1b52f4d7",
+            "7320c461ea6c1c855c0b718fb2a4b134",
+        ),
+    ),
+}

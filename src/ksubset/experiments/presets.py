@@ -1,0 +1,39 @@
+"""Sets of runs that need no thought: the digits in a few minutes, and everything once in a few seconds."""
+
+import itertools
+
+from ksubset.experiments.config import SUBSETS_PER, RunConfig
+from ksubset.experiments.methods import METHODS
+from ksubset.experiments.tasks import TASKS
+
+__all__ = ["digits", "smoke"]
+
+
+def digits() -> list[RunConfig]:
+    """Both tasks, all methods, both ways to draw subsets, two seeds, on scikit-learn's digits.
+
+    The paper's learning rates are made for 20,000 steps; here are 760, and higher rates.
+    """
+    return [
+        RunConfig(
+            task=task,
+            dataset="digits",
+            method=method,
+            subsets_per=subsets_per,
+            seed=seed,
+            epochs=40,
+            batch_size=64,
+            selector_lr=5e-2,
+            selector_beta1=0.9,
+            network_lr=1e-3,
+        )
+        for task, subsets_per, method, seed in itertools.product(TASKS, SUBSETS_PER, METHODS, (0, 1))
+    ]
+
+
+def smoke() -> list[RunConfig]:
+    """Every task with every method for two epochs of the digits, alternately with either way to draw subsets."""
+    return [
+        RunConfig(task=task, method=method, subsets_per=SUBSETS_PER[number % 2], epochs=2, samples=2, batch_size=256)
+        for number, (task, method) in enumerate(itertools.product(TASKS, METHODS))
+    ]

@@ -1,0 +1,165 @@
+"""One JSON file for one run: everything that tables and figures need."""
+
+import dataclasses
+import json
+import os
+import tempfile
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from ksubset.experiments.config import RunConfig
+
+__all__ = ["FINISHED", "INTERRUPTED", "Record", "describe", "group", "latest", "load", "prepare", "read", "write"]
+
+FINISHED, INTERRUPTED = "finished", "interrupted"
+
+# What tells the cells of one table apart; everything else must agree, or the cells do not compare.
+_CELL = ("task", "dataset", "method", "seed")
+_HEADLINE = ("epochs", "samples", "subsets_per", "k")
+
+
+@dataclass(frozen=True)
+class Record:
+    """What came out of a run.
+
+    Arguments:
+        config: the run's knobs, ``k`` resolved.
+        labels: the names of ``task``, ``dataset`` and ``method`` for tables and figures.
+        status: ``"finished"`` or ``"interrupted"``.
+        history: for each finished epoch ``epoch`` (from 1), ``loss``, ``train`` and ``validation`` (metrics by name)
+            and ``seconds``. Training metrics are those under the sampled subsets, during the epoch.
+        test: metrics by name on the test set, under the mode.
+        seconds_total: wall-clock time of the whole run, loading and evaluation included.
+        seconds_per_epoch: mean over the finished epochs, validation included; None without any.
+        side: pixels along an edge of the images.
+        selected: indices of the selected pixels, the mode of the learned distribution.
+        inclusion: inclusion probability of each of the n pixels.
+        originals, reconstructions: the first test images and what the network makes of them, `(images, n)`, grey
+            levels 0 to 255; empty for a task without images.
+        versions: of Python and the packages.
+        device: the GPU, or the CPU and its number of threads.
+        commit: commit of the source tree, ``-dirty`` appended if it was changed; None outside of one.
+        timestamp: end of the run, ISO 8601, UTC.
+    """
+
+    config: RunConfig
+    labels: dict[str, str]
+    status: str
+    history: list[dict[str, Any]]
+    test: dict[str, float]
+    seconds_total: float
+    seconds_per_epoch: float | None
+    side: int
+    selected: list[int]
+    inclusion: list[float]
+    originals: list[list[int]]
+    reconstructions: list[list[int]]
+    versions: dict[str, str]
+    device: str
+    commit: str | None
+    timestamp: str
+
+    @property
+    def filename(self) -> str:
+        """Name of the file, the same for every run of this configuration."""
+        return f"{self.config.name()}.json"
+
+
+def prepare(folder: str | os.PathLike[str]) -> Path:
+    """Make sure that records can be written into ``folder``, creating it if necessary.
+
+    Raises:
+        OSError: they cannot; the message names the folder. Better before the training than after it.
+    """
+    folder = Path(folder)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=folder):
+            pass
+    except OSError as error:
+        raise OSError(f"out: expected a folder to write records into, got {folder} ({error})") from error
+    return folder
+
+
+def write(record: Record, folder: str | os.PathLike[str]) -> Path:
+    """Write a record, whole or not at all, over an earlier one of the same configuration.
+
+    An interrupted run leaves the record of a finished one as it is.
+
+    Raises:
+        OSError: the file cannot be written.
+    """
+    path = prepare(folder) / record.filename
+    if record.status == INTERRUPTED and path.exists() and load(path).status == FINISHED:
+        return path
+    # In the same folder, because a file is replaced atomically within one file system only.
+    with tempfile.NamedTemporaryFile("w", dir=path.parent, suffix=".tmp", delete=False, encoding="utf-8") as file:
+        try:
+            json.dump(dataclasses.asdict(record), file)
+            file.flush()
+            os.fsync(file.fileno())
+        except BaseException:
+            Path(file.name).unlink()
+            raise
+    Path(file.name).replace(path)
+    return path
+
+
+def load(path: str | os.PathLike[str]) -> Record:
+    """Read one record.
+
+    Raises:
+        ValueError: the file is not a record; the message names it.
+        OSError: the file cannot be read.
+    """
+    try:
+        fields = json.loads(Path(path).read_text(encoding="utf-8"))
+        return Record(**fields | {"config": RunConfig(**fields["config"])})
+    # A file of another kind fails in one of these ways: no JSON, not a mapping, missing or unknown fields.
+    except (ValueError, TypeError, KeyError, AttributeError) as error:
+        raise ValueError(f"{path}: expected a record written by 'ksubset run', got {error!r}") from error
+
+
+def read(*folders: str | os.PathLike[str]) -> Iterator[Record]:
+    """All records of some folders, in the order of their file names.
+
+    Raises:
+        ValueError: a file is broken, or a folder holds no records; the message names it.
+    """
+    for folder in folders:
+        paths = sorted(Path(folder).glob("*.json"))
+        if not paths:
+            raise ValueError(f"{folder}: expected a folder with records of 'ksubset run' (*.json), found none")
+        for path in paths:
+            yield load(path)
+
+
+def describe(config: RunConfig) -> str:
+    """The protocol of a run in words: ``500 epochs, M = 5 subsets per batch, k = 30``, then whatever differs from the
+    paper's values.
+    """
+    text = f"{config.epochs} epochs, M = {config.samples} subsets per {config.subsets_per}, k = {config.k}"
+    others = [
+        f"{field.name} = {getattr(config, field.name):g}"
+        for field in dataclasses.fields(config)
+        if field.name not in _CELL + _HEADLINE and getattr(config, field.name) != field.default
+    ]
+    return ", ".join([text, *others])
+
+
+def group(records: Iterable[Record], key: Callable[[Record], Any]) -> dict[Any, list[Record]]:
+    """Records by a key, groups and members in the order in which they come."""
+    groups: dict[Any, list[Record]] = {}
+    for record in records:
+        groups.setdefault(key(record), []).append(record)
+    return groups
+
+
+def latest(records: Iterable[Record]) -> list[Record]:
+    """One record for each configuration, the newest, so that no seed counts twice."""
+    newest: dict[RunConfig, Record] = {}
+    for record in sorted(records, key=lambda record: record.timestamp):
+        newest[record.config] = record
+    return list(newest.values())

@@ -1,0 +1,166 @@
+import dataclasses
+import math
+import signal
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from ksubset.experiments import records, runner
+from ksubset.experiments.config import SUBSETS_PER, RunConfig
+from ksubset.experiments.methods import METHODS
+from ksubset.experiments.tasks import TASKS
+
+QUICK = RunConfig(dataset="digits", epochs=2, batch_size=256, selector_lr=5e-2, network_lr=1e-3)
+
+
+@pytest.mark.parametrize("subsets_per", SUBSETS_PER)
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("task", TASKS)
+def test_every_task_with_every_method(tmp_path: Path, task: str, method: str, subsets_per: str) -> None:
+    config = dataclasses.replace(QUICK, task=task, method=method, subsets_per=subsets_per)
+    record = runner.run(config, tmp_path)
+    assert list(records.read(tmp_path)) == [record]
+    assert record.config == dataclasses.replace(config, k=10)
+    assert record.status == "finished"
+    assert [entry["epoch"] for entry in record.history] == [1, 2]
+    names = {"classification": {"accuracy"}, "reconstruction": {"psnr", "ssim"}}[task]
+    assert set(record.test) == set(record.history[0]["validation"]) == names
+    assert set(record.history[0]["train"]) == names - {"ssim"}
+    assert all(math.isfinite(entry["loss"]) for entry in record.history)
+    assert len(record.selected) == len(set(record.selected)) == 10
+    assert sum(record.inclusion) == pytest.approx(10, abs=1e-3)
+    images = 3 if task == "reconstruction" else 0
+    assert len(record.originals) == len(record.reconstructions) == images
+    assert all(0 <= level <= 255 for image in record.reconstructions for level in image)
+    assert record.seconds_total >= sum(entry["seconds"] for entry in record.history)
+    assert {"python", "torch", "ksubset", "numpy"} == set(record.versions)
+    assert record.device
+
+
+@pytest.mark.parametrize("task", TASKS)
+def test_training_learns(tmp_path: Path, task: str) -> None:
+    config = dataclasses.replace(QUICK, task=task, subsets_per="example", epochs=15, batch_size=64)
+    record = runner.run(config, tmp_path)
+    losses = [entry["loss"] for entry in record.history]
+    assert losses[-1] < 0.8 * losses[0]
+    if task == "classification":
+        assert record.test["accuracy"] > 0.7
+    else:
+        assert record.test["psnr"] > record.history[0]["validation"]["psnr"] + 2
+
+
+def test_the_same_seed_gives_the_same_numbers(tmp_path: Path) -> None:
+    first, again = (runner.run(QUICK, tmp_path / name) for name in "ab")
+    other = runner.run(dataclasses.replace(QUICK, seed=1), tmp_path / "c")
+
+    def numbers(record: records.Record) -> list[Any]:
+        losses = [(entry["loss"], entry["train"], entry["validation"]) for entry in record.history]
+        return [record.test, losses, record.selected, record.inclusion]
+
+    assert numbers(first) == numbers(again)
+    assert numbers(first) != numbers(other)
+
+
+def test_the_callers_random_state_is_left_alone(tmp_path: Path) -> None:
+    state = torch.random.get_rng_state()
+    runner.run(QUICK, tmp_path)
+    assert torch.equal(torch.random.get_rng_state(), state)
+
+
+def test_initial_logits_and_optimizer_are_the_papers() -> None:
+    config = runner.resolve(RunConfig(dataset="digits"))
+    data = runner.datasets.load("digits")
+    training = runner._Training(config, data, TASKS["classification"](8, 10), torch.device("cpu"))
+    torch.testing.assert_close(training.logits.detach(), torch.full((64,), math.log(10 / 54)))
+    selector, network = training.optimizer.param_groups
+    assert (selector["lr"], selector["betas"], selector["weight_decay"]) == (1e-2, (0.99, 0.999), 0)
+    assert (network["lr"], network["betas"], network["weight_decay"]) == (1e-4, (0.9, 0.999), 1e-4)
+
+
+def test_the_temperature_reaches_its_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    seen = []
+    method = METHODS["gs"]
+
+    def estimator(temperature: float) -> Any:
+        seen.append(temperature)
+        return method.estimator(temperature)
+
+    monkeypatch.setitem(METHODS, "gs", dataclasses.replace(method, estimator=estimator))
+    runner.run(dataclasses.replace(QUICK, method="gs", epochs=3), tmp_path)
+    assert seen[-3:] == pytest.approx([1.0, 0.1, 0.01])
+
+
+def test_an_interrupt_leaves_a_usable_record(tmp_path: Path) -> None:
+    def interrupt(entry: dict[str, Any]) -> None:
+        if entry["epoch"] == 2:
+            signal.raise_signal(signal.SIGINT)
+
+    before = signal.getsignal(signal.SIGINT)
+    with pytest.raises(KeyboardInterrupt):
+        runner.run(dataclasses.replace(QUICK, epochs=50), tmp_path, interrupt)
+    assert signal.getsignal(signal.SIGINT) is before
+    (record,) = records.read(tmp_path)
+    assert record.status == "interrupted"
+    assert [entry["epoch"] for entry in record.history] == [1, 2]
+    assert set(record.test) == {"accuracy"}
+
+
+def test_an_interrupt_before_the_first_epoch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def seeded(_: int) -> None:
+        signal.raise_signal(signal.SIGINT)
+
+    monkeypatch.setattr(torch, "manual_seed", seeded)
+    with pytest.raises(KeyboardInterrupt):
+        runner.run(QUICK, tmp_path)
+    (record,) = records.read(tmp_path)
+    assert (record.status, record.history, record.seconds_per_epoch) == ("interrupted", [], None)
+
+
+def test_an_interrupt_after_the_last_epoch_loses_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    commit = runner._commit
+
+    def interrupted_commit() -> str | None:
+        signal.raise_signal(signal.SIGINT)
+        return commit()
+
+    monkeypatch.setattr(runner, "_commit", interrupted_commit)
+    with pytest.raises(KeyboardInterrupt):
+        runner.run(QUICK, tmp_path)
+    (record,) = records.read(tmp_path)
+    assert record.status == "finished"
+
+
+def test_a_folder_that_is_none_fails_before_training(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "file"
+    path.touch()
+    monkeypatch.setattr(runner, "_Training", None)
+    with pytest.raises(OSError, match="out: expected a folder"):
+        runner.run(QUICK, path)
+
+
+def test_divergence_says_where(tmp_path: Path) -> None:
+    with pytest.raises(FloatingPointError, match=r"diverged in epoch 1 .*selector_lr"):
+        runner.run(dataclasses.replace(QUICK, network_lr=1e30), tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"dataset": "cifar"}, "dataset: expected one of digits"),
+        ({"method": "magic"}, "method: expected one of gs"),
+        ({"task": "sorting"}, "task: expected one of classification"),
+        ({"k": 64}, "k: expected less than the 64 pixels of digits, got 64"),
+        ({"samples": 1}, "samples: sfess-v needs at least 2, got 1"),
+    ],
+)
+def test_a_configuration_that_cannot_run(change: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        runner.resolve(dataclasses.replace(QUICK, **change))
+
+
+def test_the_default_k_is_the_data_sets() -> None:
+    assert runner.resolve(RunConfig(dataset="digits")).k == 10
+    assert runner.resolve(RunConfig(dataset="kmnist")).k == 30
+    assert runner.resolve(RunConfig(dataset="kmnist", k=5)).k == 5

@@ -1,0 +1,131 @@
+import math
+import sys
+
+import pytest
+import torch
+from torchmetrics.functional.image import peak_signal_noise_ratio, structural_similarity_index_measure
+
+from ksubset.experiments import tasks
+from ksubset.experiments.tasks import Classification, Reconstruction, Task
+
+KINDS = list(tasks.TASKS.values())
+
+
+@pytest.mark.parametrize(
+    ("kind", "parameters"),
+    # The paper's tables, "748" read as 784: 784-256-256-256-10, and two 784-784, then 3x3 convolutions 1-16-16-1.
+    [
+        (Classification, 784 * 256 + 256 + 2 * (256 * 256 + 256) + 256 * 10 + 10),
+        (Reconstruction, 2 * (784 * 784 + 784) + (9 * 16 + 16) + (9 * 256 + 16) + (9 * 16 + 1)),
+    ],
+)
+def test_number_of_parameters(kind: type[Task], parameters: int) -> None:
+    assert sum(p.numel() for p in kind(28, 10).network().parameters()) == parameters
+
+
+def test_layers_of_the_classifier() -> None:
+    network = Classification(28, 10).network()
+    dropouts = [module.p for module in network.modules() if isinstance(module, torch.nn.Dropout)]
+    assert dropouts == [0.2] * 3
+    assert sum(isinstance(module, torch.nn.ReLU) for module in network.modules()) == 3
+
+
+@pytest.mark.parametrize("side", [8, 28])
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("rows", [1, 6])
+def test_shapes(kind: type[Task], side: int, rows: int) -> None:
+    task = kind(side, 10)
+    images, labels = torch.rand(6, side**2), torch.arange(6)
+    output = task.network()(images, torch.ones(3, rows, side**2))
+    assert output.shape == (3, 6, 10 if kind is Classification else side**2)
+    loss = task.loss(output, images, labels)
+    assert loss.shape == (3, 6)
+    for training in (True, False):
+        metrics = task.metrics(task.statistics(output.detach(), images, labels, training=training))
+        assert all(math.isfinite(value) for value in metrics.values())
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_selected_columns_give_the_masked_result(kind: type[Task]) -> None:
+    network = kind(8, 10).network().eval()
+    images = torch.rand(5, 64)
+    mask = torch.zeros(3, 1, 64)
+    for row in mask:
+        row[0, torch.randperm(64)[:7]] = 1
+    dense, sparse = network(images, mask), network(images, mask, 7)
+    torch.testing.assert_close(dense, sparse, rtol=1e-4, atol=1e-6)
+    weights = list(network.parameters())
+    gradients = torch.autograd.grad(dense.square().sum(), weights), torch.autograd.grad(sparse.square().sum(), weights)
+    torch.testing.assert_close(*gradients, rtol=1e-3, atol=1e-5)
+
+
+def test_dropout_drops_a_fifth_and_keeps_the_mean() -> None:
+    dropout = next(m for m in Classification(8, 10).network().modules() if isinstance(m, torch.nn.Dropout))
+    torch.manual_seed(0)
+    ones = torch.ones(100_000)
+    dropped = dropout(ones)
+    assert set(dropped.unique().tolist()) == {0.0, 1.25}
+    # Five standard deviations of a mean of 100,000 Bernoulli variables.
+    assert abs((dropped == 0).float().mean() - 0.2) < 5 * math.sqrt(0.2 * 0.8 / 100_000)
+    assert torch.equal(dropout.eval()(ones), ones)
+
+
+def test_cross_entropy_and_accuracy_by_hand() -> None:
+    task = Classification(8, 2)
+    output = torch.tensor([[[0.0, math.log(3)], [0.0, math.log(3)]]])
+    labels = torch.tensor([1, 0])
+    images = torch.zeros(2, 64)
+    torch.testing.assert_close(task.loss(output, images, labels), -torch.tensor([[0.75, 0.25]]).log())
+    assert task.metrics(task.statistics(output, images, labels, training=False)) == {"accuracy": 0.5}
+
+
+def test_binary_cross_entropy_and_psnr_by_hand() -> None:
+    task = Reconstruction(8, 10)
+    images = torch.full((2, 64), 0.75)
+    output = torch.zeros(1, 2, 64)  # grey 0.5 everywhere
+    torch.testing.assert_close(task.loss(output, images, torch.zeros(2)), torch.full((1, 2), math.log(2)))
+    metrics = task.metrics(task.statistics(output, images, torch.zeros(2), training=True))
+    assert metrics == pytest.approx({"psnr": 10 * math.log10(1 / 0.25**2)})
+
+
+@pytest.mark.parametrize(("side", "sigma"), [(28, 1.5), (8, 0.5)])
+def test_metrics_over_batches_are_those_of_the_whole(side: int, sigma: float) -> None:
+    task = Reconstruction(side, 10)
+    images, output, labels = torch.rand(7, side**2), torch.randn(1, 7, side**2), torch.zeros(7)
+    sums: dict[str, torch.Tensor] = {}
+    for part in torch.arange(7).split(3):
+        for name, value in task.statistics(output[:, part], images[part], labels[part], training=False).items():
+            sums[name] = sums.get(name, 0) + value
+    pixels, whole = output.sigmoid().view(7, 1, side, side), images.view(7, 1, side, side)
+    expected = {
+        "psnr": peak_signal_noise_ratio(pixels, whole, data_range=1.0).item(),
+        "ssim": structural_similarity_index_measure(pixels, whole, sigma=sigma, data_range=1.0).item(),
+    }
+    assert task.metrics(sums) == pytest.approx(expected, rel=1e-5)
+
+
+def test_a_perfect_reconstruction() -> None:
+    task = Reconstruction(28, 10)
+    images = torch.zeros(2, 784)
+    images[:, ::3] = 1
+    metrics = task.metrics(task.statistics(1000 * (images[None] - 0.5), images, torch.zeros(2), training=False))
+    assert metrics["psnr"] == math.inf
+    assert metrics["ssim"] == pytest.approx(1, abs=1e-5)
+
+
+def test_only_reconstructions_are_images() -> None:
+    output = torch.randn(1, 2, 64)
+    assert Classification(8, 10).images(output) is None
+    assert torch.equal(Reconstruction(8, 10).images(output), output.sigmoid())
+
+
+def test_missing_torchmetrics_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "torchmetrics.functional.image", None)
+    with pytest.raises(ImportError, match=r"torchmetrics is not installed.*ksubset\[experiments\]"):
+        Reconstruction(28, 10)
+    assert Classification(28, 10).side == 28
+
+
+def test_an_unknown_task_lists_the_known() -> None:
+    with pytest.raises(ValueError, match="expected one of classification, reconstruction, got 'sorting'"):
+        tasks.find("sorting")
