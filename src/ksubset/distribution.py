@@ -71,7 +71,7 @@ class KSubset(Distribution):
         >>> dist.mean
         tensor([0.5613, 0.2975, 0.7571, 0.3841])
         >>> dist.log_prob(torch.tensor([1.0, 0.0, 1.0, 0.0])).exp()
-        tensor(0.4033)
+        tensor(0.3683)
         >>> dist.sample((3,)).sum(-1)
         tensor([2., 2., 2.])
     """

@@ -61,6 +61,7 @@ def expectation(f: Callable[[Tensor], Any], dist: KSubset, estimator: Estimator,
         f: `(S, *B, n)` -> `(S, *B)`; result `(*B)`.
 
     Example:
+        >>> from ksubset import LeaveOneOut
         >>> logits = torch.zeros(5, requires_grad=True)
         >>> loss = expectation(lambda z: z[..., 0], KSubset(2, logits), LeaveOneOut(), num_samples=4)
         >>> loss.backward()
