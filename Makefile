@@ -29,7 +29,7 @@ bench: $(INSTALLED)  ## ours against its peers, side by side
 
 docs: $(INSTALLED)  ## the documentation as web pages, in site/
 	$(BIN)/pip install --quiet --constraint constraints.txt '.[docs]'
-	$(BIN)/mkdocs build --strict
+	$(BIN)/sphinx-build --quiet --fail-on-warning -b html docs site
 
 clean:
 	rm -rf $(VENV) site dist
