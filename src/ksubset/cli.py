@@ -203,7 +203,14 @@ def _bar(console: Console, name: str, epochs: int) -> Iterator[Callable[[dict[st
         line = bar.add_task(name, total=epochs, numbers="")
 
         def advance(entry: dict[str, Any]) -> None:
-            bar.update(line, advance=1, numbers=f"loss {entry['loss']:.4f}, validation {_metrics(entry['validation'])}")
+            numbers = f"loss {entry['loss']:.4f}, validation {_metrics(entry['validation'])}"
+            bar.update(line, advance=1, numbers=numbers)
+            epoch = entry["epoch"]
+            # Without a terminal there is no bar: ten lines a run tell as much to a log file.
+            if not console.is_terminal and 10 * epoch // epochs > 10 * (epoch - 1) // epochs:
+                console.print(
+                    f"{name}: epoch {epoch}/{epochs}, {numbers}", markup=False, highlight=False, soft_wrap=True
+                )
 
         yield advance
 

@@ -20,7 +20,7 @@ from typing import NamedTuple
 import torch
 from torch import Generator, Tensor
 
-from ksubset.numerics.tilt import kth_largest
+from ksubset.numerics.tilt import kth_largest, largest_size
 
 __all__ = ["SamplingTable", "sample_indices", "sampling_table"]
 
@@ -54,7 +54,7 @@ def sampling_table(logits: Tensor, k: int | Tensor) -> SamplingTable:
     n = logits.shape[-1]
     weights = (logits.detach().double() - kth_largest(logits.detach().double(), k)).reshape(-1, n)
     size = torch.as_tensor(k, device=logits.device).expand(logits.shape[:-1]).reshape(-1)
-    largest = k if isinstance(k, int) else int(size.max()) if len(size) else 0
+    largest = largest_size(k)
 
     is_certain = weights.isposinf()
     open_places = size - is_certain.sum(-1)

@@ -5,11 +5,18 @@ import math
 import torch
 from torch import Tensor
 
-__all__ = ["kth_largest", "tilt"]
+__all__ = ["kth_largest", "largest_size", "tilt"]
 
 # Newton on the logit of the mean size converges in 4 steps for Gaussian, Cauchy or constant logits and in 9 for the
 # slowest mixtures of clusters found; a fixed number keeps the computation free of host synchronisation.
 _STEPS = 10
+
+
+def largest_size(k: int | Tensor) -> int:
+    """The largest subset size of a batch; waits for the device where k is a tensor."""
+    if isinstance(k, Tensor):
+        return int(k.max()) if k.numel() else 0
+    return k
 
 
 def kth_largest(logits: Tensor, k: int | Tensor) -> Tensor:

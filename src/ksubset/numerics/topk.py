@@ -3,6 +3,8 @@
 import torch
 from torch import Tensor
 
+from ksubset.numerics.tilt import largest_size
+
 __all__ = ["gumbel_keys", "relaxed_top_k", "top_k"]
 
 
@@ -47,8 +49,7 @@ def relaxed_top_k(keys: Tensor, k: int | Tensor, temperature: float) -> Tensor:
     # A finite floor instead of -inf: a row without candidates must have a softmax, though none of it is used.
     keys = torch.where(keys.isfinite(), keys, info.min * min(temperature, 1.0) / 16)
     chosen = certain.to(keys.dtype)
-    largest = k if isinstance(k, int) else int(k.max())
-    for place in range(largest):
+    for place in range(largest_size(k)):
         share = torch.softmax(keys / temperature, -1)
         chosen = chosen + torch.where(place < open_places, share, 0.0)
         keys = keys + torch.log((1 - share).clamp(min=info.tiny))
