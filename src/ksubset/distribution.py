@@ -10,6 +10,8 @@ from torch.distributions import Distribution, constraints, register_kl
 from torch.distributions.utils import lazy_property
 
 from ksubset.numerics.checks import check_feasible, check_size
+from ksubset.numerics.joint import covariance
+from ksubset.numerics.marginals import logits_from_marginals
 from ksubset.numerics.quadrature import Moments, log_density, log_esp, moments
 from ksubset.numerics.sampling import SamplingTable, sample_indices, sampling_table
 from ksubset.numerics.topk import top_k
@@ -111,6 +113,25 @@ class KSubset(Distribution):
         if self._validate_args:
             check_feasible(self.logits, self.k)
 
+    @classmethod
+    def from_marginals(cls, marginals: Tensor, tolerance: float = 1e-5, validate_args: bool | None = None) -> "KSubset":
+        """The distribution with these inclusion probabilities: of all with them, the one of largest entropy.
+
+        Arguments:
+            marginals: Inclusion probabilities in [0, 1], whose sum is k; no gradient flows through them.
+            tolerance: How far the sum may be from an integer.
+            validate_args: As of the class.
+
+        Raises:
+            TypeError: `marginals` is no floating-point tensor.
+            ValueError: A marginal is outside of [0, 1], or a sum is further from an integer than the tolerance.
+
+        Shapes:
+            marginals `(*B, n)`.
+        """
+        logits, k = logits_from_marginals(marginals, tolerance)
+        return cls(k if k.ndim else int(k), logits, validate_args=validate_args)
+
     def __repr__(self) -> str:
         size = self.k if isinstance(self.k, int) else tuple(self.k.shape)
         return f"KSubset(k: {size}, logits: {tuple(self.logits.shape)})"
@@ -164,7 +185,7 @@ class KSubset(Distribution):
         indices = self.sample_indices(sample_shape, generator=generator)
         chosen = torch.zeros((*indices.shape[:-1], n), dtype=self.logits.dtype, device=self.logits.device)
         # Where k varies, unused places of -1 add nothing to the first item.
-        return chosen.scatter_add_(-1, indices.clamp(min=0), (indices >= 0).to(chosen.dtype))
+        return chosen.scatter_add(-1, indices.clamp(min=0), (indices >= 0).to(chosen.dtype))
 
     def sample_indices(self, sample_shape: Any = (), *, generator: Generator | None = None) -> Tensor:
         """Draw exact samples as the ascending indices of their k items, without building k-hot vectors.
@@ -228,6 +249,16 @@ class KSubset(Distribution):
         """
         pi = self._root._moments.mean
         return (pi * (1 - pi)).to(self.logits.dtype).expand(self._extended_shape())
+
+    @property
+    def covariance_matrix(self) -> Tensor:
+        """Covariance matrix of the k-hot vector; not differentiable, its derivative being a third one.
+
+        Shapes:
+            -> `(*B, n, n)`.
+        """
+        matrix = covariance(self._root.logits, self._root.k)
+        return matrix.expand(self._extended_shape() + self.event_shape)
 
     @property
     def mode(self) -> Tensor:

@@ -119,13 +119,13 @@ def test_an_interrupt_before_the_first_epoch(tmp_path: Path, monkeypatch: pytest
 
 
 def test_an_interrupt_after_the_last_epoch_loses_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    commit = runner._commit
+    name = runner._device_name
 
-    def interrupted_commit() -> str | None:
+    def interrupted_name(device: torch.device) -> str:
         signal.raise_signal(signal.SIGINT)
-        return commit()
+        return name(device)
 
-    monkeypatch.setattr(runner, "_commit", interrupted_commit)
+    monkeypatch.setattr(runner, "_device_name", interrupted_name)
     with pytest.raises(KeyboardInterrupt):
         runner.run(QUICK, tmp_path)
     (record,) = records.read(tmp_path)

@@ -11,7 +11,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from oracle import log_esp, probabilities, recursion, subsets
 
-from ksubset.numerics import inclusion_probabilities, log_normalizer
+from ksubset.numerics import (
+    exclusion_probabilities,
+    inclusion_probabilities,
+    log_normalizer,
+    log_poisson_binomial,
+)
 
 
 @pytest.mark.parametrize("scale", [1.0, 30.0])
@@ -51,7 +56,7 @@ def test_small_probabilities_have_relative_accuracy(device: torch.device) -> Non
     _, mean = recursion(logits, 20)
     assert mean.min() < 1e-30
     torch.testing.assert_close(inclusion_probabilities(logits.to(device), 20).cpu(), mean, rtol=1e-12, atol=0)
-    complement = inclusion_probabilities(-logits.to(device), 180).cpu()
+    complement = exclusion_probabilities(logits.to(device), 20).cpu()
     _, mean = recursion(-logits, 180)
     torch.testing.assert_close(complement, mean, rtol=1e-12, atol=0)
 
@@ -117,6 +122,30 @@ def test_third_derivative_is_refused() -> None:
     (second,) = torch.autograd.grad(first[0], logits, create_graph=True)
     with pytest.raises(RuntimeError, match="third derivatives"):
         second.sum().backward()
+
+
+def test_poisson_binomial(device: torch.device) -> None:
+    logits = (5 * torch.randn(7, dtype=torch.float64)).requires_grad_()
+    theta = logits.detach().sigmoid()
+    pmf = torch.ones(1, dtype=torch.float64)
+    for p in theta:
+        pmf = torch.nn.functional.pad(pmf, (0, 1)) * (1 - p) + torch.nn.functional.pad(pmf, (1, 0)) * p
+    k = torch.arange(8)
+    mine = log_poisson_binomial(logits.expand(8, 7).to(device), k.to(device)).cpu()
+    torch.testing.assert_close(mine.exp(), pmf, rtol=1e-12, atol=0)
+    (grad,) = torch.autograd.grad(log_poisson_binomial(logits, 3), logits)
+    torch.testing.assert_close(grad, inclusion_probabilities(logits.detach(), 3) - theta)
+
+
+def test_poisson_binomial_far_from_the_mean_and_of_certain_draws() -> None:
+    logits = torch.randn(784)
+    assert -600 < log_poisson_binomial(logits, 30) < -300
+    certain = torch.full((100,), math.inf, requires_grad=True)
+    pmf = torch.stack([log_poisson_binomial(certain, k) for k in (0, 10, 100)])
+    assert pmf.tolist() == [-math.inf, -math.inf, 0]
+    pmf[0].backward()
+    assert certain.grad is not None
+    assert certain.grad.abs().max() == 0
 
 
 def test_properties(device: torch.device) -> None:

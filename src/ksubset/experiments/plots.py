@@ -17,6 +17,7 @@ try:
     # The object-oriented interface alone: pyplot would choose a backend and keep every figure alive.
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
+    from matplotlib.ticker import MaxNLocator
 except ModuleNotFoundError as error:
     raise ImportError("matplotlib is not installed; figures need: pip install 'ksubset[experiments]'") from error
 
@@ -98,6 +99,7 @@ def _convergence(records: Sequence[Record], part: str, protocol: str) -> Figure:
                 continue
             panel.set_title(dataset)
             panel.set_xlabel("epoch")
+            panel.xaxis.set_major_locator(MaxNLocator(integer=True))
             panel.set_ylabel(f"{_PARTS[part]} {_ROWS[metric]}")
             panel.grid(alpha=0.3)
             if metric == "accuracy":

@@ -95,15 +95,15 @@ def write(record: Record, folder: str | os.PathLike[str]) -> Path:
     if record.status == INTERRUPTED and path.exists() and load(path).status == FINISHED:
         return path
     # In the same folder, because a file is replaced atomically within one file system only.
-    with tempfile.NamedTemporaryFile("w", dir=path.parent, suffix=".tmp", delete=False, encoding="utf-8") as file:
-        try:
+    draft = path.with_name(f"{path.name}.{os.getpid()}.tmp")
+    try:
+        with draft.open("w", encoding="utf-8") as file:
             json.dump(dataclasses.asdict(record), file)
             file.flush()
             os.fsync(file.fileno())
-        except BaseException:
-            Path(file.name).unlink()
-            raise
-    Path(file.name).replace(path)
+        draft.replace(path)
+    finally:
+        draft.unlink(missing_ok=True)
     return path
 
 

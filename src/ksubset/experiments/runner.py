@@ -69,6 +69,7 @@ def run(config: RunConfig, out: str | Path, progress: Progress | None = None) ->
         KeyboardInterrupt: the run was interrupted; its record is written.
     """
     start = time.perf_counter()
+    commit = _commit()  # before the training, as the tree may change during it
     config = resolve(config)
     out = records.prepare(out)
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
@@ -101,7 +102,7 @@ def run(config: RunConfig, out: str | Path, progress: Progress | None = None) ->
                 "ksubset": ksubset.__version__,
             },
             device=_device_name(device),
-            commit=_commit(),
+            commit=commit,
             timestamp=datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
         )
         records.write(record, out)

@@ -22,13 +22,24 @@ import torch
 from torch import Tensor
 
 from ksubset.numerics.checks import check_feasible, check_size
+from ksubset.numerics.covariance import covariance_product_of
 from ksubset.numerics.tilt import tilt
 
-__all__ = ["Moments", "inclusion_probabilities", "log_density", "log_esp", "log_normalizer", "moments"]
+__all__ = [
+    "Moments",
+    "Solution",
+    "exclusion_probabilities",
+    "inclusion_probabilities",
+    "log_density",
+    "log_esp",
+    "log_normalizer",
+    "log_poisson_binomial",
+    "moments",
+    "solve",
+]
 
 # L of the module's docstring, and the largest number of nodes it leaves over all v (reached near v = L / 2).
-_EXPONENT, _NODES = 38.0, 28
-_EXPONENT_SINGLE, _NODES_SINGLE = 22.0, 17
+_DOUBLE, _SINGLE = (38.0, 28), (22.0, 17)
 
 # Items multiplied as polynomials before the result is evaluated at the nodes; a power of two.
 _GROUP = 8
@@ -66,17 +77,38 @@ def moments(logits: Tensor, k: int | Tensor) -> Moments:
     Shapes:
         logits `(*B, n)`, k `()` or `(*B)`.
     """
+    double, residual, mean, tilted, shift, *_ = solve(logits, k)
+    return Moments(torch.where(tilted.isinf(), tilted, double + shift[..., None]), shift, residual, mean)
+
+
+class Solution(NamedTuple):
+    """All that one run of the quadrature gives; only `logits`, `residual` and `mean` carry gradients.
+
+    Shapes: logits, mean and tilted `(*B, n)`, residual and shift `(*B)`; the rule `(*B, J)`: sin(t/2) and cos(t/2) of
+    the nodes, and the parts of their weights `Phi(t) exp(-i d t) / (N P)`.
+    """
+
+    logits: Tensor
+    residual: Tensor
+    mean: Tensor
+    tilted: Tensor
+    shift: Tensor
+    sine: Tensor
+    cosine: Tensor
+    real: Tensor
+    imag: Tensor
+
+
+def solve(logits: Tensor, k: int | Tensor) -> Solution:
+    """Run the quadrature in float64, to the precision of the logits' dtype; see `moments`."""
     double = logits.double()
     if isinstance(k, Tensor):
         batch = torch.broadcast_shapes(k.shape, logits.shape[:-1])
         double, k = double.expand(*batch, -1), k.to(logits.device).expand(batch)
-    exact = logits.dtype == torch.float64
-    with torch.no_grad():
-        tilted, shift = tilt(double, k)
-        rule = _Rule.build(tilted, k, *((_EXPONENT, _NODES) if exact else (_EXPONENT_SINGLE, _NODES_SINGLE)))
-    residual, mean = _Quadrature.apply(double, tilted, *rule)
-    fixed = tilted.isinf()
-    return Moments(torch.where(fixed, tilted, double + shift[..., None]), shift, residual, mean)
+    precision = _DOUBLE if logits.dtype == torch.float64 else _SINGLE
+    # torch.compile refuses functions with rules for vmap and forward mode, and needs none of them.
+    quadrature = _Quadrature if torch.compiler.is_compiling() else _TransformableQuadrature
+    return Solution(double, *quadrature.apply(double, k, precision))
 
 
 def log_esp(m: Moments, logits: Tensor, k: int | Tensor) -> Tensor:
@@ -113,8 +145,7 @@ def log_normalizer(logits: Tensor, k: int | Tensor) -> Tensor:
 def inclusion_probabilities(logits: Tensor, k: int | Tensor) -> Tensor:
     r"""Probability of each item to be in the subset, :math:`\pi = \nabla \log e_k(\exp(\text{logits}))`.
 
-    Small probabilities keep their relative accuracy; for `1 - pi` near 0 ask for the complement,
-    `inclusion_probabilities(-logits, n - k)`.
+    Small probabilities keep their relative accuracy; for `1 - pi` near 0 take `exclusion_probabilities`.
 
     Arguments:
         logits: Log-odds; see `moments`.
@@ -129,6 +160,50 @@ def inclusion_probabilities(logits: Tensor, k: int | Tensor) -> Tensor:
     check_size(logits, k)
     check_feasible(logits, k)
     return moments(logits, k).mean.to(logits.dtype)
+
+
+def exclusion_probabilities(logits: Tensor, k: int | Tensor) -> Tensor:
+    r"""Probability of each item not to be in the subset, :math:`1 - \pi`, with relative accuracy where it is small.
+
+    The complement of a k-subset has logits `-w` and size `n - k`.
+
+    Raises:
+        TypeError, ValueError: As `check_size` and `check_feasible` say.
+
+    Shapes:
+        logits `(*B, n)`, k `()` or `(*B)` -> `(*B, n)`.
+    """
+    check_size(logits, k)
+    check_feasible(logits, k)
+    return moments(-logits, logits.shape[-1] - k).mean.to(logits.dtype)
+
+
+def log_poisson_binomial(logits: Tensor, k: int | Tensor) -> Tensor:
+    r"""Log-probability of a sum of independent Bernoulli draws to be k, :math:`\log P(\sum_i b_i = k)`.
+
+    The quantity that the paper takes from a Fourier transform (equation 2), here without underflow: only where k is
+    impossible, because of infinite logits, it is -inf. Its gradient is `pi - sigmoid(logits)`.
+
+    Arguments:
+        logits: Log-odds of the draws.
+        k: The sum, an integer or an integer tensor that broadcasts over the batch.
+
+    Raises:
+        TypeError, ValueError: As `check_size` says.
+
+    Shapes:
+        logits `(*B, n)`, k `()` or `(*B)` -> `(*B)`.
+    """
+    check_size(logits, k)
+    size = torch.as_tensor(k, device=logits.device)
+    impossible = (logits.isposinf().sum(-1) > size) | ((logits > -math.inf).sum(-1) < size)
+    # An impossible row is replaced by one that has a finite result and no gradient.
+    safe = torch.where(impossible[..., None], 0.0, logits)
+    m = moments(safe, k)
+    likely = m.tilted > 0
+    excess = likely.sum(-1) - size
+    own = torch.nn.functional.logsigmoid(torch.where(likely, safe, -safe).double()).sum(-1)
+    return torch.where(impossible, -math.inf, own + excess * m.shift + m.residual).to(logits.dtype)
 
 
 def log_density(point: Tensor, m: Moments) -> Tensor:
@@ -150,36 +225,28 @@ def log_density(point: Tensor, m: Moments) -> Tensor:
     return torch.where((fixed & (departure != 0)).any(-1), -math.inf, exponent)
 
 
-class _Rule(NamedTuple):
-    """Nodes and weights of the quadrature for one row; `weight` holds `Phi(t_j) exp(-i d t_j) / (N P)`.
+def _rule(tilted: Tensor, k: int | Tensor, exponent: float, nodes: int) -> tuple[Tensor, ...]:
+    """P(S = k), and for each node sin(t/2), cos(t/2) and the two parts of `Phi(t) exp(-i d t) / (N P)`.
 
-    Shapes: probability `(*B, 1)`, the others `(*B, J)`.
+    Shapes:
+        tilted `(*B, n)` -> `(*B)`, then `(*B, J)` four times.
     """
-
-    probability: Tensor
-    sine: Tensor
-    cosine: Tensor
-    weight_real: Tensor
-    weight_imag: Tensor
-
-    @staticmethod
-    def build(tilted: Tensor, k: int | Tensor, exponent: float, nodes: int) -> "_Rule":
-        n = tilted.shape[-1]
-        deviation = torch.sigmoid(-tilted.abs())
-        variance = (deviation * (1 - deviation)).sum(-1, keepdim=True)
-        period = exponent / 3 + torch.sqrt(exponent**2 / 9 + 2 * exponent * variance)
-        # Odd, so that no node falls on t = pi, where a factor with r = 1/2 vanishes; past n + 1 there is no aliasing.
-        period = (2 * torch.ceil(period / 2) + 1).clamp(max=n + 1 + n % 2)
-        j = torch.arange(min(nodes, (n + 1 + n % 2) // 2 + 1), dtype=tilted.dtype, device=tilted.device)
-        angle = 2 * math.pi * j / period
-        modulus, phase = _characteristic_function(deviation, tilted > 0, angle)
-        size = torch.as_tensor(k, device=tilted.device)[..., None]
-        phase = phase - (size - (tilted > 0).sum(-1, keepdim=True)) * angle
-        share = torch.where(2 * j < period, torch.where(j == 0, 1.0, 2.0), 0.0) * modulus
-        real, imag = share * torch.cos(phase), share * torch.sin(phase)
-        # Summed before it is divided, so that a point mass has a probability of exactly 1.
-        total = real.sum(-1, keepdim=True)
-        return _Rule(total / period, torch.sin(angle / 2), torch.cos(angle / 2), real / total, imag / total)
+    n = tilted.shape[-1]
+    deviation = torch.sigmoid(-tilted.abs())
+    variance = (deviation * (1 - deviation)).sum(-1, keepdim=True)
+    period = exponent / 3 + torch.sqrt(exponent**2 / 9 + 2 * exponent * variance)
+    # Odd, so that no node falls on t = pi, where a factor with r = 1/2 vanishes; past n + 1 there is no aliasing.
+    period = (2 * torch.ceil(period / 2) + 1).clamp(max=n + 1 + n % 2)
+    j = torch.arange(min(nodes, (n + 1 + n % 2) // 2 + 1), dtype=tilted.dtype, device=tilted.device)
+    angle = 2 * math.pi * j / period
+    modulus, phase = _characteristic_function(deviation, tilted > 0, angle)
+    size = torch.as_tensor(k, device=tilted.device)[..., None]
+    phase = phase - (size - (tilted > 0).sum(-1, keepdim=True)) * angle
+    share = torch.where(2 * j < period, torch.where(j == 0, 1.0, 2.0), 0.0) * modulus
+    real, imag = share * torch.cos(phase), share * torch.sin(phase)
+    # Summed before it is divided, so that a point mass has a probability of exactly 1.
+    total = real.sum(-1, keepdim=True)
+    return (total / period).squeeze(-1), torch.sin(angle / 2), torch.cos(angle / 2), real / total, imag / total
 
 
 def _characteristic_function(deviation: Tensor, likely: Tensor, angle: Tensor) -> tuple[Tensor, Tensor]:
@@ -207,89 +274,68 @@ def _characteristic_function(deviation: Tensor, likely: Tensor, angle: Tensor) -
 
 
 class _Quadrature(torch.autograd.Function):
-    """`(residual, mean)` of tilted logits.
+    """`(residual, mean, tilted, shift)` of logits, and the rule `(sine, cosine, real, imag)` that gave them.
 
     The gradient of the residual is `mean - [tilted > 0]`, that of the mean the covariance: with the tilt held fixed the
     shift drops out of both, because the distribution does not depend on it.
     """
 
     @staticmethod
-    def forward(
-        logits: Tensor, tilted: Tensor, probability: Tensor, sine: Tensor, cosine: Tensor, real: Tensor, imag: Tensor
-    ) -> tuple[Tensor, Tensor]:
+    def forward(logits: Tensor, k: int | Tensor, precision: tuple[float, int]) -> tuple[Tensor, ...]:
+        tilted, shift = tilt(logits, k)
+        probability, sine, cosine, real, imag = _rule(tilted, k, *precision)
         deviation = torch.sigmoid(-tilted.abs())
-        residual = torch.log(probability.squeeze(-1)) - torch.log1p(-deviation).sum(-1)
+        residual = torch.log(probability) - torch.log1p(-deviation).sum(-1)
         sign = torch.where(tilted > 0, -1.0, 1.0)
-        squared = sine.square()
-        moment = torch.stack([real, 2 * squared * real, 2 * sine * cosine * imag], dim=-1)
+        moment = torch.stack([real, 2 * sine.square() * real, 2 * sine * cosine * imag], dim=-1)
         width = max(1, (_BLOCK_CPU if logits.is_cpu else _BLOCK) // max(1, sine.numel()))
         parts = []
         for r, s in zip(deviation.split(width, -1), sign.split(width, -1), strict=True):
             # |g|^2 = (1 - 2r)^2 + 4 r (1 - r) cos^2(t/2): a sum of squares, exact also near t = pi.
-            inverse = torch.reciprocal(
-                torch.addcmul(
-                    (1 - 2 * r).square()[..., None], (4 * r * (1 - r))[..., None], cosine.square()[..., None, :]
-                )
+            squares = torch.addcmul(
+                (1 - 2 * r).square()[..., None], (4 * r * (1 - r))[..., None], cosine.square()[..., None, :]
             )
-            a, b, c = (inverse @ moment).unbind(-1)
+            a, b, c = (squares.reciprocal() @ moment).unbind(-1)
             parts.append(r * (a - (1 - r) * (b + s * c)))
         # The clamp takes off rounding errors of 1e-16 alone; it would hide nothing larger from the tests.
         departure = torch.cat(parts, -1).clamp(0, 1)
-        return residual, torch.where(tilted > 0, 1 - departure, departure)
+        mean = torch.where(tilted > 0, 1 - departure, departure)
+        return residual, mean, tilted, shift, sine, cosine, real, imag
 
     @staticmethod
-    def setup_context(ctx: Any, inputs: tuple[Tensor, ...], output: tuple[Tensor, Tensor]) -> None:
-        logits, tilted, _, *rule = inputs
-        ctx.save_for_backward(logits, tilted, output[1], *rule)
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
+        _, mean, tilted, shift, *rule = output
+        ctx.mark_non_differentiable(tilted, shift, *rule)
         ctx.set_materialize_grads(False)
+        ctx.save_for_backward(inputs[0], mean, tilted, *rule)
+        ctx.save_for_forward(inputs[0], mean, tilted, *rule)
 
     @staticmethod
-    def backward(ctx: Any, grad_residual: Tensor | None, grad_mean: Tensor | None) -> tuple[Tensor | None, ...]:
-        logits, tilted, mean, *rule = ctx.saved_tensors
-        grad = torch.zeros_like(mean)
+    def backward(ctx: Any, grad_residual: Tensor | None, grad_mean: Tensor | None, *_: None) -> tuple[Any, ...]:
+        logits, mean, tilted, *rule = ctx.saved_tensors
+        grad = None
         if grad_residual is not None:
-            grad = grad + grad_residual[..., None] * (mean - (tilted > 0).double())
+            grad = grad_residual[..., None] * (mean - (tilted > 0).double())
         if grad_mean is not None:
-            grad = grad + _CovarianceProduct.apply(logits, tilted, mean.detach(), *rule, grad_mean)
-        return grad, None, None, None, None, None, None
+            product = covariance_product_of(logits, mean, tilted, *rule, grad_mean)
+            grad = product if grad is None else grad + product
+        return grad, None, None
 
 
-class _CovarianceProduct(torch.autograd.Function):
-    """Covariance of the k-subset distribution times a vector.
-
-    With `c_ij = r_i exp(+-i t_j) / g_ij` and `V_j = sum_i v_i c_ij`, in the coordinates of the deviations,
-
-        E[y_i <v, y>] = Re sum_j weight_j [c_ij (V_j - v_i c_ij) + v_i c_ij].
-    """
+class _TransformableQuadrature(_Quadrature):
+    """The same with rules for `torch.func`."""
 
     @staticmethod
-    def forward(
-        logits: Tensor,
-        tilted: Tensor,
-        mean: Tensor,
-        sine: Tensor,
-        cosine: Tensor,
-        real: Tensor,
-        imag: Tensor,
-        vector: Tensor,
-    ) -> Tensor:
-        deviation = torch.sigmoid(-tilted.abs())[..., None]
-        likely = (tilted > 0)[..., None]
-        sign = torch.where(tilted > 0, -1.0, 1.0)
-        turn = torch.complex(cosine.square() - sine.square(), 2 * sine * cosine)[..., None, :]
-        step = deviation * torch.where(likely, turn.conj(), turn)
-        conditional = step / (1 - deviation + step)
-        weight = torch.complex(real, imag)[..., None, :]
-        signed = (sign * vector)[..., None]
-        total = (signed * conditional).sum(-2, keepdim=True)
-        second = (weight * conditional * (total + signed * (1 - conditional))).real.sum(-1)
-        departure = torch.where(tilted > 0, 1 - mean, mean)
-        return sign * (second - departure * (signed.squeeze(-1) * departure).sum(-1, keepdim=True))
+    def jvp(ctx: Any, tangent: Tensor, *_: None) -> tuple[Any, ...]:
+        logits, mean, tilted, *rule = ctx.saved_tensors
+        residual = (tangent * (mean - (tilted > 0).double())).sum(-1)
+        return residual, covariance_product_of(logits, mean, tilted, *rule, tangent), *(None,) * 6
 
     @staticmethod
-    def setup_context(ctx: Any, inputs: tuple[Tensor, ...], output: Tensor) -> None:
-        pass
-
-    @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
-        raise RuntimeError("third derivatives of the k-subset log normaliser are not available")
+    def vmap(
+        info: Any, in_dims: tuple[Any, ...], logits: Tensor, k: int | Tensor, precision: tuple[float, int]
+    ) -> tuple[tuple[Tensor, ...], tuple[int, ...]]:
+        logits = logits.expand(info.batch_size, *logits.shape) if in_dims[0] is None else logits.movedim(in_dims[0], 0)
+        if isinstance(k, Tensor) and in_dims[1] is not None:
+            k = k.movedim(in_dims[1], 0)
+        return _TransformableQuadrature.apply(logits, k, precision), (0,) * 8

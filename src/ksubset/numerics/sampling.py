@@ -81,7 +81,7 @@ def sample_indices(table: SamplingTable, num_samples: int, generator: Generator 
     device = table.log_esp.device
     shape = (sizes - 1, rows, num_samples)
     uniform = torch.rand(shape, dtype=torch.float64, device=device, generator=generator)
-    drawn = torch.empty(shape, dtype=torch.int64, device=device)
+    drawn = []
     end = torch.full((rows, num_samples), positions - 1, device=device)
     for place in range(sizes - 1):
         left = (table.open_places - place).clamp(min=0)
@@ -90,7 +90,10 @@ def sample_indices(table: SamplingTable, num_samples: int, generator: Generator 
         target = torch.log1p(-uniform[place]) + log_cdf.gather(-1, end)
         is_open = (left > 0)[:, None]
         end = torch.where(is_open, torch.searchsorted(log_cdf, target) - 1, end)
-        drawn[place] = torch.where(is_open, end, table.certain[:, place, None])
+        drawn.append(torch.where(is_open, end, table.certain[:, place, None]))
+    if not drawn:
+        return torch.empty((num_samples, rows, 0), dtype=torch.int64, device=device)
     # Unused places sort last as the largest value, and become -1 again afterwards.
-    ascending = torch.where(drawn < 0, positions, drawn).permute(2, 1, 0).sort(-1).values
+    indices = torch.stack(drawn, -1).transpose(0, 1)
+    ascending = torch.where(indices < 0, positions, indices).sort(-1).values
     return torch.where(ascending == positions, -1, ascending)

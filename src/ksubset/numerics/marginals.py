@@ -1,0 +1,80 @@
+"""From inclusion probabilities back to logits."""
+
+import math
+
+import torch
+from torch import Tensor
+
+from ksubset.numerics.quadrature import moments
+
+__all__ = ["logits_from_marginals"]
+
+# The slowest of 20,000 random rows took 60; the error shrinks by a constant factor.
+_STEPS = 300
+
+
+def logits_from_marginals(marginals: Tensor, tolerance: float = 1e-5) -> tuple[Tensor, Tensor]:
+    r"""Logits and size of the k-subset distribution with given inclusion probabilities, the maximum-entropy design.
+
+    Starting from :math:`w = \operatorname{logit} \pi^*`, the log-odds of the inclusion probabilities are matched,
+
+    .. math:: w \leftarrow w + a\, (\operatorname{logit} \pi^* - \operatorname{logit} \pi(w)),
+
+    which would solve for each logit exactly if the others stood still. The linearised map has eigenvalues between 0
+    and 2, and with few free items some close to 2: rows that do not converge with `a` close to 1 go on with 1/2.
+
+    References:
+        Chen, Dempster and Liu (1994), section 3, https://doi.org/10.1093/biomet/81.3.457.
+
+    Arguments:
+        marginals: Inclusion probabilities in [0, 1]; 0 gives a logit of -inf, 1 one of +inf.
+        tolerance: How far their sum may be from an integer.
+
+    Returns:
+        Logits with mean 0 over the finite ones, and the sizes, int64. No gradient flows through either.
+
+    Raises:
+        TypeError: `marginals` is no floating-point tensor.
+        ValueError: A marginal is outside of [0, 1], or a sum is further from an integer than the tolerance.
+
+    Shapes:
+        marginals `(*B, n)` -> `(*B, n)`, `(*B)`.
+    """
+    if not isinstance(marginals, Tensor) or not marginals.is_floating_point():
+        came = marginals.dtype if isinstance(marginals, Tensor) else type(marginals).__name__
+        raise TypeError(f"marginals must be a floating-point tensor, got {came}")
+    if marginals.ndim == 0 or marginals.shape[-1] == 0:
+        raise ValueError(f"marginals must have shape (*batch, n) with n >= 1, got {tuple(marginals.shape)}")
+    if not ((marginals >= 0) & (marginals <= 1)).all():
+        raise ValueError(f"marginals must lie in [0, 1], got values from {marginals.min()} to {marginals.max()}")
+    pi = marginals.detach().double()
+    total = pi.sum(-1)
+    size = total.round()
+    if ((total - size).abs() > tolerance).any():
+        worst = total.flatten()[(total - size).abs().flatten().argmax()]
+        raise ValueError(f"marginals must sum to an integer within a tolerance of {tolerance}, got {worst:.6g}")
+
+    k = size.long()
+    free = (pi > 0) & (pi < 1)
+    limit = torch.where(pi > 0, math.inf, -math.inf)
+    target = torch.where(free, torch.logit(torch.where(free, pi, 0.5)), limit)
+    count = free.sum(-1, keepdim=True).clamp(min=2)
+    gain = (count - 1) / count
+    weight = torch.where(free, pi * (1 - pi), 0.0)
+    weight = weight / weight.sum(-1, keepdim=True).clamp(min=torch.finfo(torch.float64).tiny)
+    # Log-odds that differ by less are the same to the precision of the marginals, or to that of the quadrature.
+    goal = max(1e-13, torch.finfo(marginals.dtype).eps / 4)
+    logits, before = target, torch.full_like(gain, math.inf, dtype=torch.float64)
+    for _ in range(_STEPS):
+        odds = moments(logits, k).mean.log() - moments(-logits, logits.shape[-1] - k).mean.log()
+        gap = torch.where(free, target - odds, 0.0)
+        # A shift of all logits changes nothing: that part of the gap is what the sum of the marginals is off, rounded.
+        gap = torch.where(free, gap - (weight * gap).sum(-1, keepdim=True), 0.0)
+        error = gap.abs().amax(-1, keepdim=True)
+        if error.max() < goal if error.numel() else True:
+            break
+        gain = torch.where(error > before / 2, 0.5, gain)
+        before = error
+        logits = torch.where(free, logits + gain * gap, limit)
+    centre = torch.where(free, logits, 0.0).sum(-1, keepdim=True) / free.sum(-1, keepdim=True).clamp(min=1)
+    return torch.where(free, logits - centre, limit).to(marginals.dtype), k

@@ -1,0 +1,121 @@
+"""The library inside of torch's transforms gives what it gives outside."""
+
+import pytest
+import torch
+from torch import Tensor
+from torch.func import grad, hessian, jacrev, jvp, vmap
+
+from ksubset import KSubset, LeaveOneOut, ScoreFunction, expectation
+from ksubset.numerics import (
+    covariance,
+    covariance_product,
+    inclusion_probabilities,
+    joint_inclusion_probabilities,
+    log_normalizer,
+)
+
+# The tracer warns of a use of autograd functions that is its own.
+pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")
+
+
+@pytest.fixture
+def logits() -> Tensor:
+    return torch.randn(3, 6, dtype=torch.float64)
+
+
+def normalizer(w: Tensor) -> Tensor:
+    return log_normalizer(w, 2)
+
+
+def log_prob(w: Tensor, z: Tensor) -> Tensor:
+    return KSubset(2, w).log_prob(z)
+
+
+def test_vmap(logits: Tensor) -> None:
+    z = KSubset(2, logits).sample()
+    assert torch.equal(vmap(log_prob)(logits, z), log_prob(logits, z))
+    assert torch.equal(vmap(normalizer, in_dims=1)(logits.T), normalizer(logits))
+    k = torch.tensor([1, 2, 3])
+    assert torch.equal(vmap(inclusion_probabilities)(logits, k), inclusion_probabilities(logits, k))
+    by_size = vmap(inclusion_probabilities, in_dims=(None, 0))(logits, k)
+    assert torch.equal(by_size[1], inclusion_probabilities(logits, 2))
+
+
+def test_vmap_of_samples(logits: Tensor) -> None:
+    sample = vmap(lambda w: KSubset(2, w).sample((50,)), randomness="different")(logits)
+    assert sample.shape == (3, 50, 6)
+    assert (sample.sum(-1) == 2).all()
+
+
+def test_functional_derivatives(logits: Tensor) -> None:
+    w, v = logits[0], logits[1]
+    mean, matrix = inclusion_probabilities(w, 2), covariance(w, 2)
+    torch.testing.assert_close(grad(normalizer)(w), mean)
+    torch.testing.assert_close(jvp(normalizer, (w,), (v,))[1], v @ mean)
+    torch.testing.assert_close(jvp(lambda w: inclusion_probabilities(w, 2), (w,), (v,))[1], matrix @ v)
+    torch.testing.assert_close(hessian(normalizer)(w), matrix)
+    torch.testing.assert_close(jacrev(jacrev(normalizer))(w), matrix)
+    torch.testing.assert_close(jacrev(lambda w: inclusion_probabilities(w, 2))(w), matrix)
+
+
+def test_vmap_of_derivatives(logits: Tensor) -> None:
+    torch.testing.assert_close(vmap(grad(normalizer))(logits), inclusion_probabilities(logits, 2))
+    torch.testing.assert_close(vmap(hessian(normalizer))(logits), covariance(logits, 2))
+    for function in (covariance, joint_inclusion_probabilities):
+        torch.testing.assert_close(vmap(lambda w, f=function: f(w, 2))(logits), function(logits, 2))
+    product = vmap(covariance_product, in_dims=(0, None, 0))(logits, 2, logits)
+    torch.testing.assert_close(product, covariance_product(logits, 2, logits))
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
+def test_compile(logits: Tensor, dtype: torch.dtype) -> None:
+    logits = logits.to(dtype)
+    z = KSubset(2, logits).sample()
+
+    def work(w: Tensor) -> tuple[Tensor, ...]:
+        dist = KSubset(2, w, validate_args=False)
+        return dist.log_prob(z), dist.mean, dist.entropy(), dist.log_normalizer, dist.sample((7,))
+
+    # aot_eager traces all of it without a graph break; generating code needs a C++ compiler, which is not everywhere.
+    *values, sample = torch.compile(work, fullgraph=True, backend="aot_eager")(logits)
+    *expected, _ = work(logits)
+    torch.testing.assert_close(values, expected)
+    assert (sample.sum(-1) == 2).all()
+
+
+@pytest.mark.parametrize("estimator", [LeaveOneOut(), ScoreFunction()])
+def test_compile_a_training_step(estimator: LeaveOneOut | ScoreFunction) -> None:
+    logits = torch.zeros(6, requires_grad=True)
+
+    def loss(w: Tensor) -> Tensor:
+        dist = KSubset(2, w, validate_args=False)
+        return expectation(lambda z: (z * torch.arange(6)).sum(-1), dist, estimator, 200)
+
+    torch.compile(loss, fullgraph=True, backend="aot_eager")(logits).backward()
+    assert logits.grad is not None
+    assert logits.grad.argmax() in (4, 5)
+
+
+def test_export() -> None:
+    class Gate(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.logits = torch.nn.Parameter(torch.randn(6))
+
+        def forward(self, x: Tensor) -> Tensor:
+            return x * KSubset(2, self.logits, validate_args=False).mean
+
+    gate, x = Gate(), torch.randn(4, 6)
+    exported = torch.export.export(gate, (x,)).module()
+    torch.testing.assert_close(exported(x), gate(x))
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_half_precision_is_computed_in_full(dtype: torch.dtype, logits: Tensor) -> None:
+    half = logits.to(dtype)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        mean = inclusion_probabilities(half, 2)
+        inside = inclusion_probabilities(logits, 2)
+    assert mean.dtype == dtype
+    torch.testing.assert_close(mean, inclusion_probabilities(half.double(), 2).to(dtype), rtol=0, atol=0)
+    torch.testing.assert_close(inside, inclusion_probabilities(logits, 2), rtol=0, atol=0)
