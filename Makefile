@@ -4,7 +4,7 @@ PYTHON ?= python3
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 
-.PHONY: test lint reproduce smoke bench docs clean
+.PHONY: test fuzz lint reproduce smoke bench docs clean
 
 $(INSTALLED): pyproject.toml constraints.txt
 	$(PYTHON) -c 'import sys; assert (3, 11) <= sys.version_info < (3, 14), "ksubset needs Python 3.11 to 3.13"'
@@ -14,6 +14,9 @@ $(INSTALLED): pyproject.toml constraints.txt
 
 test: $(INSTALLED)  ## the whole test suite
 	$(BIN)/python -m pytest
+
+fuzz: $(INSTALLED)  ## 10,000 random batches against 60-digit arithmetic: minutes
+	$(BIN)/python -m pytest tests/numerics/test_digits.py --hypothesis-profile=fuzz
 
 lint: $(INSTALLED)  ## format, style, types
 	$(BIN)/ruff format --check .

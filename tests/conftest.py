@@ -5,6 +5,11 @@ from pathlib import Path
 
 import pytest
 import torch
+from hypothesis import settings
+
+settings.register_profile("default", max_examples=500, deadline=None, derandomize=True)
+settings.register_profile("fuzz", max_examples=10_000, deadline=None, print_blob=True)
+settings.load_profile("default")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -258,3 +258,49 @@ def test_an_explicit_generator() -> None:  # pytorch/pytorch#45115, pytorch/pyto
     samples = [dist.sample((5,), generator=torch.Generator().manual_seed(0)) for _ in range(2)]
     assert torch.equal(*samples)
     assert torch.equal(torch.get_rng_state(), state)
+
+
+def test_inclusion_probabilities_are_not_the_weights() -> None:  # tidyverse/dplyr#6848, numpy/numpy#29722
+    dist = KSubset(2, double(0.5, 0.3, 0.2).log())
+    close(dist.log_prob(dist.enumerate_support()).exp(), [0.4838709677419355, 0.3225806451612903, 0.1935483870967742])
+    close(dist.mean, [0.8064516129032258, 0.6774193548387096, 0.5161290322580645])
+    close(dist.entropy(), 1.0340787928128257)
+
+
+def test_marginals_that_do_not_sum_to_an_integer() -> None:  # doi 10.1214/12-EJS719
+    with pytest.raises(ValueError, match=r"within a tolerance of 1e-05, got 3\.04"):
+        KSubset.from_marginals(double(0.07, 0.17, 0.41, 0.61, 0.83, 0.95))
+    dust = KSubset.from_marginals(double(*[0.1] * 10))
+    assert dust.k == 1
+    assert dust.logits.unique().numel() == 1
+    certain = KSubset.from_marginals(double(0, 1, 0.5, 0.5))
+    assert certain.k == 2
+    assert certain.logits.tolist() == [-INF, INF, 0, 0]
+
+
+def test_more_than_two_to_the_24_items() -> None:  # pytorch/pytorch#2576
+    n = 2**24 + 1
+    dist = KSubset(1, torch.zeros(n))
+    close(dist.log_prob(dist.mode), -16.63553239504333, rtol=1e-6, atol=0)
+    last = KSubset(2, torch.cat([torch.full((n - 1,), -INF), torch.zeros(1)]).index_fill(0, torch.tensor([7]), 0.0))
+    assert last.sample_indices().tolist() == [7, n - 1]
+
+
+def test_exactly_one_of_each_group() -> None:  # abess-team/abess#492: a product of distributions, masked by -inf
+    mask = torch.tensor([[0, 0, 0, -INF, -INF], [-INF, -INF, -INF, 0, 0]], dtype=torch.float64)
+    groups = torch.distributions.Independent(KSubset(1, mask), 1)
+    close(groups.log_prob(groups.sample()), -1.791759469228055)
+    close(groups.entropy(), 1.791759469228055)
+    close(groups.mean.sum(0), [1 / 3, 1 / 3, 1 / 3, 0.5, 0.5])
+
+
+def test_groups_chosen_as_units() -> None:  # abess-team/abess#503, rasbt/mlxtend#956: k counts groups
+    group_of = torch.tensor([0, 0, 1, 2, 2, 2])
+    dist = KSubset(2, torch.zeros(3, dtype=torch.float64))
+    support = dist.enumerate_support()
+    assert [row.nonzero().flatten().tolist() for row in support[:, group_of]] == [
+        [0, 1, 2],
+        [0, 1, 3, 4, 5],
+        [2, 3, 4, 5],
+    ]
+    close(dist.log_prob(support).exp(), [1 / 3] * 3)

@@ -1,14 +1,11 @@
-"""The quadrature against the float64 recursion, enumeration and 60-digit arithmetic."""
+"""The quadrature against the float64 recursion and enumeration; test_digits.py has 60 digits."""
 
 import math
 import subprocess
 import sys
 
-import mpmath
 import pytest
 import torch
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from oracle import log_esp, probabilities, recursion, subsets
 
 from ksubset.numerics import (
@@ -59,37 +56,6 @@ def test_small_probabilities_have_relative_accuracy(device: torch.device) -> Non
     complement = exclusion_probabilities(logits.to(device), 20).cpu()
     _, mean = recursion(-logits, 180)
     torch.testing.assert_close(complement, mean, rtol=1e-12, atol=0)
-
-
-@settings(max_examples=150, deadline=None, derandomize=True)
-@given(st.data())
-def test_against_sixty_digits(data: st.DataObject) -> None:
-    n = data.draw(st.integers(1, 40))
-    k = data.draw(st.integers(0, n))
-    scale = data.draw(st.sampled_from([0.0, 1e-3, 1.0, 10.0, 300.0, 1e5]))
-    shift = data.draw(st.sampled_from([0.0, -1e3, 1e3]))
-    logits = [
-        shift + scale * data.draw(st.floats(-1, 1).map(lambda x: round(x, data.draw(st.integers(0, 6)))))
-        for _ in range(n)
-    ]
-    with mpmath.workdps(60):
-        weights = [mpmath.exp(x) for x in logits]
-
-        def esp(items: list[mpmath.mpf], order: int) -> mpmath.mpf:
-            row = [mpmath.mpf(1)] + [mpmath.mpf(0)] * order
-            for item in items:
-                for j in range(order, 0, -1):
-                    row[j] += item * row[j - 1]
-            return row[order]
-
-        total = esp(weights, k)
-        normalizer = float(mpmath.log(total))
-        mean = [float(weights[i] * esp(weights[:i] + weights[i + 1 :], k - 1) / total) if k else 0.0 for i in range(n)]
-    tensor = torch.tensor(logits, dtype=torch.float64)
-    assert float(log_normalizer(tensor, k)) == pytest.approx(normalizer, rel=1e-13, abs=1e-12 * (1 + scale * k))
-    tolerance = 1e-13 + 4e-16 * (abs(shift) + scale) * math.sqrt(n)
-    expected = torch.tensor(mean, dtype=torch.float64)
-    torch.testing.assert_close(inclusion_probabilities(tensor, k), expected, rtol=0, atol=tolerance)
 
 
 def test_derivatives(device: torch.device) -> None:

@@ -8,6 +8,7 @@ from oracle import FALSE_ALARM, binomial_p_value, gumbel_top_k, probabilities, r
 from scipy.stats import chi2
 
 from ksubset import KSubset
+from ksubset.numerics import joint_inclusion_probabilities
 from ksubset.numerics.sampling import sample_indices, sampling_table
 
 
@@ -28,6 +29,27 @@ def test_frequencies_of_all_subsets(n: int, k: int, device: torch.device) -> Non
     logits = torch.randn(n, dtype=torch.float64)
     sample = KSubset(k, logits.to(device)).sample((200_000,))
     assert chi_square_p_value(sample, logits, k) > FALSE_ALARM
+
+
+def test_ten_million_draws(device: torch.device) -> None:
+    logits = torch.tensor([1.0, -2.0, 0.5, 0.0, 3.0], dtype=torch.float64)
+    dist = KSubset(2, logits.to(device))
+    codes = torch.zeros(25, dtype=torch.int64)
+    for _ in range(10):
+        indices = dist.sample_indices((1_000_000,)).cpu()
+        codes += torch.bincount(indices[:, 0] * 5 + indices[:, 1], minlength=25)
+    pairs = subsets(5, 2).nonzero()[:, 1].reshape(-1, 2)
+    counts = codes[pairs[:, 0] * 5 + pairs[:, 1]]
+    assert counts.sum() == 10_000_000
+    assert binomial_p_value(counts, probabilities(logits, 2), 10_000_000) > FALSE_ALARM
+
+
+def test_pairs_at_the_size_of_the_paper(device: torch.device) -> None:
+    logits = 1.5 * torch.randn(784, dtype=torch.float64)
+    sample = KSubset(30, logits.to(device)).sample((50_000,)).cpu()
+    i, j = torch.triu_indices(784, 784, offset=1)
+    together = (sample.T @ sample)[i, j]
+    assert binomial_p_value(together, joint_inclusion_probabilities(logits, 30)[i, j], 50_000) > FALSE_ALARM
 
 
 def test_gumbel_top_k_fails_the_test_of_all_subsets() -> None:

@@ -5,7 +5,17 @@ import numbers
 import torch
 from torch import Tensor
 
-__all__ = ["check_feasible", "check_size"]
+__all__ = ["all_known", "check_feasible", "check_size"]
+
+
+def all_known(condition: Tensor) -> bool | None:
+    """Whether a condition holds everywhere; None inside of `torch.compile` and `vmap`, where no value can be read."""
+    if torch.compiler.is_compiling():
+        return None
+    try:
+        return bool(condition.all())
+    except RuntimeError:  # vmap's refusal; there is no public way to ask it beforehand
+        return None
 
 
 def check_size(logits: Tensor, k: int | Tensor, name: str = "logits") -> None:
@@ -44,25 +54,19 @@ def check_feasible(logits: Tensor, k: int | Tensor, name: str = "logits") -> Non
     Raises:
         ValueError: Names the first offending row, its counts and its k.
     """
-    if torch.compiler.is_compiling():
-        return
     n = logits.shape[-1]
     size = torch.as_tensor(k, device=logits.device)
     forced, possible = logits.isposinf().sum(-1), (logits > -torch.inf).sum(-1)
-    for bad, text in (
-        (logits.isnan().any(-1), "{name} must not be NaN{row}"),
-        ((size < 0) | (size > n), "k must be between 0 and the number of items, {n}{row}, got {k}"),
-        (forced > size, "{name} of +inf must include at most k items{row}, got {forced} of them with k = {k}"),
-        (possible < size, "{name} above -inf must be at least k{row}, got {possible} possible items with k = {k}"),
+    for good, text in (
+        (~logits.isnan().any(-1), "{name} must not be NaN{row}"),
+        ((size >= 0) & (size <= n), "k must be between 0 and the number of items, {n}{row}, got {k}"),
+        (forced <= size, "{name} of +inf must include at most k items{row}, got {forced} of them with k = {k}"),
+        (possible >= size, "{name} above -inf must be at least k{row}, got {possible} possible items with k = {k}"),
     ):
-        try:
-            found = bool(bad.any())
-        except RuntimeError:  # vmap refuses to read a value; there is no public way to ask beforehand
-            return
-        if not found:
+        if all_known(good) is not False:
             continue
-        index = tuple(bad.nonzero()[0].tolist())
+        index = tuple((~good).nonzero()[0].tolist())
         row = f" in row {index if len(index) > 1 else index[0]}" if index else ""
         at = {"forced": forced, "possible": possible, "k": size}
-        counts = {key: int(value.expand(bad.shape)[index]) for key, value in at.items()}
+        counts = {key: int(value.expand(good.shape)[index]) for key, value in at.items()}
         raise ValueError(text.format(name=name, n=n, row=row, **counts))

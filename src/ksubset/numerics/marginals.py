@@ -9,7 +9,7 @@ from ksubset.numerics.quadrature import moments
 
 __all__ = ["logits_from_marginals"]
 
-# The slowest of 20,000 random rows took 60; the error shrinks by a constant factor.
+# The error shrinks by a constant factor a step, by half or better: far more than any row needs.
 _STEPS = 300
 
 
@@ -36,6 +36,7 @@ def logits_from_marginals(marginals: Tensor, tolerance: float = 1e-5) -> tuple[T
     Raises:
         TypeError: `marginals` is no floating-point tensor.
         ValueError: A marginal is outside of [0, 1], or a sum is further from an integer than the tolerance.
+        RuntimeError: The iteration did not converge.
 
     Shapes:
         marginals `(*B, n)` -> `(*B, n)`, `(*B)`.
@@ -71,10 +72,12 @@ def logits_from_marginals(marginals: Tensor, tolerance: float = 1e-5) -> tuple[T
         # A shift of all logits changes nothing: that part of the gap is what the sum of the marginals is off, rounded.
         gap = torch.where(free, gap - (weight * gap).sum(-1, keepdim=True), 0.0)
         error = gap.abs().amax(-1, keepdim=True)
-        if error.max() < goal if error.numel() else True:
+        if (error < goal).all():
             break
         gain = torch.where(error > before / 2, 0.5, gain)
         before = error
         logits = torch.where(free, logits + gain * gap, limit)
+    else:
+        raise RuntimeError(f"no logits found for these marginals: log-odds still differ by {float(error.max()):.1e}")
     centre = torch.where(free, logits, 0.0).sum(-1, keepdim=True) / free.sum(-1, keepdim=True).clamp(min=1)
     return torch.where(free, logits - centre, limit).to(marginals.dtype), k

@@ -44,9 +44,8 @@ _DOUBLE, _SINGLE = (38.0, 28), (22.0, 17)
 # Items multiplied as polynomials before the result is evaluated at the nodes; a power of two.
 _GROUP = 8
 
-# Entries of one (items, nodes) block in float64: bounds the working memory, and on a CPU keeps it in the cache (blocks
-# of 32 MiB took twice as long at 64 rows of 784 items); on other devices a launch costs more than a miss.
-_BLOCK_CPU, _BLOCK = 2**17, 2**22
+# Entries of one (nodes, items) block in float64: bounds the working memory to a few times 8 MiB.
+_BLOCK = 2**20
 
 
 class Moments(NamedTuple):
@@ -239,38 +238,36 @@ def _rule(tilted: Tensor, k: int | Tensor, exponent: float, nodes: int) -> tuple
     period = (2 * torch.ceil(period / 2) + 1).clamp(max=n + 1 + n % 2)
     j = torch.arange(min(nodes, (n + 1 + n % 2) // 2 + 1), dtype=tilted.dtype, device=tilted.device)
     angle = 2 * math.pi * j / period
-    modulus, phase = _characteristic_function(deviation, tilted > 0, angle)
     size = torch.as_tensor(k, device=tilted.device)[..., None]
-    phase = phase - (size - (tilted > 0).sum(-1, keepdim=True)) * angle
-    share = torch.where(2 * j < period, torch.where(j == 0, 1.0, 2.0), 0.0) * modulus
-    real, imag = share * torch.cos(phase), share * torch.sin(phase)
+    turn = (size - (tilted > 0).sum(-1, keepdim=True)) * angle
+    share = torch.where(2 * j < period, torch.where(j == 0, 1.0, 2.0), 0.0)
+    value = _characteristic_function(deviation, tilted > 0, angle) * torch.polar(share.to(turn.dtype), -turn)
+    real, imag = value.real, value.imag
     # Summed before it is divided, so that a point mass has a probability of exactly 1.
     total = real.sum(-1, keepdim=True)
     return (total / period).squeeze(-1), torch.sin(angle / 2), torch.cos(angle / 2), real / total, imag / total
 
 
-def _characteristic_function(deviation: Tensor, likely: Tensor, angle: Tensor) -> tuple[Tensor, Tensor]:
-    """Modulus and argument of `prod_i (1 - r_i + r_i exp(+-i t))`, the sign being minus where `likely`.
+def _characteristic_function(deviation: Tensor, likely: Tensor, angle: Tensor) -> Tensor:
+    """The product `prod_i (1 - r_i + r_i exp(+-i t))`, the sign being minus where `likely`.
 
     Groups of items are multiplied out as Laurent polynomials in `exp(i t)`, whose positive coefficients lose no
-    accuracy, so that only one value per group and node is complex and transcendental.
+    accuracy, so that only one factor per group and node is complex.
 
-    Shapes: deviation and likely `(*B, n)`, angle `(*B, J)` -> `(*B, J)` twice.
+    Shapes: deviation and likely `(*B, n)`, angle `(*B, J)` -> complex `(*B, J)`.
     """
     deviation = torch.nn.functional.pad(deviation, (0, -deviation.shape[-1] % _GROUP))
     likely = torch.nn.functional.pad(likely, (0, -likely.shape[-1] % _GROUP))
-    down, up = torch.where(likely, deviation, 0.0), torch.where(likely, 0.0, deviation)
-    pmf = torch.stack([down, 1 - deviation, up], dim=-1)
-    while pmf.shape[-1] < 2 * _GROUP + 1:
-        left, right = pmf[..., 0::2, :], pmf[..., 1::2, :]
-        width = pmf.shape[-1]
-        pmf = left.new_zeros(*left.shape[:-1], 2 * width - 1)
+    # Coefficients lead, and an item is paired with the one half a row away: all slices are contiguous in the items.
+    pmf = torch.stack([torch.where(likely, deviation, 0.0), 1 - deviation, torch.where(likely, 0.0, deviation)])
+    while (width := len(pmf)) < 2 * _GROUP + 1:
+        left, right = pmf.chunk(2, -1)
+        pmf = left.new_zeros(2 * width - 1, *left.shape[1:])
         for i in range(width):
-            pmf[..., i : i + width].addcmul_(left[..., i : i + 1], right)
-    multiple = torch.arange(-_GROUP, _GROUP + 1, dtype=angle.dtype, device=angle.device)[:, None] * angle[..., None, :]
-    real, imag = pmf @ torch.cos(multiple), pmf @ torch.sin(multiple)
-    modulus = torch.exp(0.5 * torch.log(real.square() + imag.square()).sum(-2))
-    return modulus, torch.atan2(imag, real).sum(-2)
+            pmf[i : i + width].addcmul_(left[i], right)
+    multiple = angle[..., None] * torch.arange(-_GROUP, _GROUP + 1, dtype=angle.dtype, device=angle.device)
+    groups = pmf.movedim(0, -2)
+    return torch.complex(torch.cos(multiple) @ groups, torch.sin(multiple) @ groups).prod(-1)
 
 
 class _Quadrature(torch.autograd.Function):
@@ -287,15 +284,13 @@ class _Quadrature(torch.autograd.Function):
         deviation = torch.sigmoid(-tilted.abs())
         residual = torch.log(probability) - torch.log1p(-deviation).sum(-1)
         sign = torch.where(tilted > 0, -1.0, 1.0)
-        moment = torch.stack([real, 2 * sine.square() * real, 2 * sine * cosine * imag], dim=-1)
-        width = max(1, (_BLOCK_CPU if logits.is_cpu else _BLOCK) // max(1, sine.numel()))
+        moment = torch.stack([real, 2 * sine.square() * real, 2 * sine * cosine * imag], dim=-2)
+        squared = cosine.square()[..., None]
         parts = []
-        for r, s in zip(deviation.split(width, -1), sign.split(width, -1), strict=True):
+        for r, s in zip(*(x.split(max(1, _BLOCK // max(1, sine.numel())), -1) for x in (deviation, sign)), strict=True):
             # |g|^2 = (1 - 2r)^2 + 4 r (1 - r) cos^2(t/2): a sum of squares, exact also near t = pi.
-            squares = torch.addcmul(
-                (1 - 2 * r).square()[..., None], (4 * r * (1 - r))[..., None], cosine.square()[..., None, :]
-            )
-            a, b, c = (squares.reciprocal() @ moment).unbind(-1)
+            factor = torch.addcmul((1 - 2 * r).square()[..., None, :], (4 * r * (1 - r))[..., None, :], squared)
+            a, b, c = (moment @ factor.reciprocal_()).unbind(-2)
             parts.append(r * (a - (1 - r) * (b + s * c)))
         # The clamp takes off rounding errors of 1e-16 alone; it would hide nothing larger from the tests.
         departure = torch.cat(parts, -1).clamp(0, 1)
