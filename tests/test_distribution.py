@@ -136,6 +136,25 @@ def test_expand_shares_the_work_of_its_rows(monkeypatch: pytest.MonkeyPatch) -> 
     torch.testing.assert_close(logits.grad, (z - root.mean).sum((0, 1, 2, 4), keepdim=False)[:, None])
 
 
+@pytest.mark.parametrize("name", ["logits", "probs"])
+def test_expanded_parameters_cost_one_row(name: str) -> None:
+    parameter = torch.rand(3, 1, 6, dtype=torch.float64, requires_grad=True)
+    rows = parameter.expand(3, 4, 6)
+    wide, plain = KSubset(2, **{name: rows}), KSubset(2, **{name: rows.detach().clone().requires_grad_()})
+    assert wide._root.batch_shape == (3, 1)
+    assert plain._root is plain
+    z = wide.sample((5,))
+    assert z.shape == (5, 3, 4, 6)
+    torch.testing.assert_close(wide.log_prob(z), plain.log_prob(z))
+    wide.log_prob(z).sum().backward()
+    plain.log_prob(z).sum().backward()
+    assert parameter.grad is not None
+    twin = getattr(plain, name)
+    torch.testing.assert_close(parameter.grad, twin.grad.sum(1, keepdim=True))
+    k = torch.tensor([1, 2, 1, 2])
+    assert KSubset(k, torch.zeros(6).expand(4, 6))._root.batch_shape == (4,)
+
+
 def test_expanded_rows_keep_their_own_logits() -> None:
     logits = torch.tensor([[50.0, 50, -50, -50], [-50, -50, 50, 50]]).reshape(2, 1, 4)
     sample = KSubset(2, logits).expand((3, 2, 5, 4)[:3]).sample((6,))

@@ -108,10 +108,21 @@ class KSubset(Distribution):
         else:
             self.k = int(k)
         setattr(self, name, parameter)
-        self._root = self
         super().__init__(batch_shape, parameter.shape[-1:], validate_args=validate_args)
         if self._validate_args:
             check_feasible(self.logits, self.k)
+        self._root = self._without_repeats(name)
+
+    def _without_repeats(self, name: str) -> "KSubset":
+        """The distribution whose rows are these, were it not for dimensions along which `Tensor.expand` repeats them."""
+        parameter, k = getattr(self, name), self.k
+        for dim, size in enumerate(self.batch_shape):
+            if size > 1 and parameter.stride(dim) == 0 and (isinstance(k, int) or k.stride(dim) == 0):
+                parameter = parameter.narrow(dim, 0, 1)
+                k = k if isinstance(k, int) else k.narrow(dim, 0, 1)
+        return (
+            self if parameter.shape[:-1] == self.batch_shape else KSubset(k, **{name: parameter}, validate_args=False)
+        )
 
     @classmethod
     def from_marginals(cls, marginals: Tensor, tolerance: float = 1e-5, validate_args: bool | None = None) -> "KSubset":

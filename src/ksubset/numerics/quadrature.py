@@ -23,7 +23,7 @@ from torch import Tensor
 
 from ksubset.numerics.checks import check_feasible, check_size
 from ksubset.numerics.covariance import covariance_product_of
-from ksubset.numerics.tilt import tilt
+from ksubset.numerics.tilt import sizes, tilt
 
 __all__ = [
     "Moments",
@@ -117,7 +117,7 @@ def log_esp(m: Moments, logits: Tensor, k: int | Tensor) -> Tensor:
         logits `(*B, n)` -> `(*B)`.
     """
     likely = m.tilted > 0
-    excess = likely.sum(-1) - torch.as_tensor(k, device=logits.device)
+    excess = likely.sum(-1) - sizes(k, m.tilted)
     return torch.where(likely, logits.double(), 0.0).sum(-1) + excess * m.shift + m.residual
 
 
@@ -194,13 +194,13 @@ def log_poisson_binomial(logits: Tensor, k: int | Tensor) -> Tensor:
         logits `(*B, n)`, k `()` or `(*B)` -> `(*B)`.
     """
     check_size(logits, k)
-    size = torch.as_tensor(k, device=logits.device)
+    size = k.to(logits.device) if isinstance(k, Tensor) else k
     impossible = (logits.isposinf().sum(-1) > size) | ((logits > -math.inf).sum(-1) < size)
     # An impossible row is replaced by one that has a finite result and no gradient.
     safe = torch.where(impossible[..., None], 0.0, logits)
     m = moments(safe, k)
     likely = m.tilted > 0
-    excess = likely.sum(-1) - size
+    excess = likely.sum(-1) - sizes(k, m.tilted)
     own = torch.nn.functional.logsigmoid(torch.where(likely, safe, -safe).double()).sum(-1)
     return torch.where(impossible, -math.inf, own + excess * m.shift + m.residual).to(logits.dtype)
 
@@ -238,8 +238,7 @@ def _rule(tilted: Tensor, k: int | Tensor, exponent: float, nodes: int) -> tuple
     period = (2 * torch.ceil(period / 2) + 1).clamp(max=n + 1 + n % 2)
     j = torch.arange(min(nodes, (n + 1 + n % 2) // 2 + 1), dtype=tilted.dtype, device=tilted.device)
     angle = 2 * math.pi * j / period
-    size = torch.as_tensor(k, device=tilted.device)[..., None]
-    turn = (size - (tilted > 0).sum(-1, keepdim=True)) * angle
+    turn = (sizes(k, tilted) - (tilted > 0).sum(-1))[..., None] * angle
     share = torch.where(2 * j < period, torch.where(j == 0, 1.0, 2.0), 0.0)
     value = _characteristic_function(deviation, tilted > 0, angle) * torch.polar(share.to(turn.dtype), -turn)
     real, imag = value.real, value.imag

@@ -11,7 +11,7 @@ is only found where a row increases, that is where the item has a positive weigh
 The probabilities are exact up to the rounding of the float64 logarithms and of uniform numbers of 53 bits.
 
 The table is the textbook recursion of Chen, Dempster and Liu (1994), https://doi.org/10.1093/biomet/81.3.457, turned
-into k cumulative sums. It takes O(n k) time and memory; a sample takes O(k log n).
+into k cumulative sums. Preparing it takes O(n k) time; a sample takes O(k log n).
 """
 
 import math
@@ -20,19 +20,27 @@ from typing import NamedTuple
 import torch
 from torch import Generator, Tensor
 
-from ksubset.numerics.tilt import kth_largest, largest_size
+from ksubset.numerics.tilt import kth_largest, largest_size, sizes
 
 __all__ = ["SamplingTable", "sample_indices", "sampling_table"]
+
+# Entries of a table that is kept whole, 512 MiB; of a larger one every sqrt(k)-th row is kept and the others are
+# recomputed with each draw, which bounds the memory by 2 sqrt(k) times the logits in float64.
+_WHOLE = 2**26
 
 
 class SamplingTable(NamedTuple):
     """What all samples of one batch of distributions share; rows are the flattened batch.
 
-    Shapes: log_esp `(R, K + 1, n + 1)`, open_places `(R)`, certain `(R, K)`, with K the largest subset size.
+    Shapes: weights `(R, n)`, kept `K // every + 1` times `(R, n + 1)`, open_places `(R)`, certain `(R, K)`, with K the
+    largest subset size.
     """
 
-    log_esp: Tensor
-    """`log E_r(t)` of the items that are neither certain nor excluded."""
+    weights: Tensor
+    """Logits, shifted; -inf for items that are certain or excluded."""
+    kept: list[Tensor]
+    """`log E_r(t)` of the items that remain to chance, for each r that is a multiple of `every`."""
+    every: int
     open_places: Tensor
     """The size of the subset less the number of certain items."""
     certain: Tensor
@@ -52,23 +60,32 @@ def sampling_table(logits: Tensor, k: int | Tensor) -> SamplingTable:
         logits `(*B, n)`, k `()` or `(*B)`.
     """
     n = logits.shape[-1]
-    weights = (logits.detach().double() - kth_largest(logits.detach().double(), k)).reshape(-1, n)
-    size = torch.as_tensor(k, device=logits.device).expand(logits.shape[:-1]).reshape(-1)
+    double = logits.detach().double()
+    weights = (double - kth_largest(double, k)).reshape(-1, n)
+    size = sizes(k, logits).reshape(-1)
     largest = largest_size(k)
 
     is_certain = weights.isposinf()
     open_places = size - is_certain.sum(-1)
     weights = torch.where(is_certain, -math.inf, weights)
-    log_esp = weights.new_full((len(weights), largest + 1, n + 1), -math.inf)
-    log_esp[:, 0] = 0
+    every = 1 if largest * weights.numel() <= _WHOLE else math.isqrt(largest)
+    row = weights.new_zeros(len(weights), n + 1)
+    kept = [row]
     for r in range(1, largest + 1):
-        log_esp[:, r, 1:] = torch.logcumsumexp(weights + log_esp[:, r - 1, :-1], -1)
+        row = _next_row(weights, row)
+        if r % every == 0:
+            kept.append(row)
 
     place = torch.arange(largest, device=logits.device)
     first = is_certain.to(torch.int8).sort(dim=-1, descending=True, stable=True).indices
     certain = first.gather(-1, (place - open_places[:, None]).clamp(0, n - 1))
     taken = (place >= open_places[:, None]) & (place < size[:, None])
-    return SamplingTable(log_esp, open_places, torch.where(taken, certain, -1))
+    return SamplingTable(weights, kept, every, open_places, torch.where(taken, certain, -1))
+
+
+def _next_row(weights: Tensor, row: Tensor) -> Tensor:
+    """`log E_r` from `log E_(r-1)`: `E_r(t) = sum_{s <= t} exp(w_s) E_(r-1)(s - 1)`."""
+    return torch.nn.functional.pad(torch.logcumsumexp(weights + row[:, :-1], -1), (1, 0), value=-math.inf)
 
 
 def sample_indices(table: SamplingTable, num_samples: int, generator: Generator | None = None) -> Tensor:
@@ -77,23 +94,25 @@ def sample_indices(table: SamplingTable, num_samples: int, generator: Generator 
     Shapes:
         -> `(num_samples, R, K)`, int64.
     """
-    rows, sizes, positions = table.log_esp.shape
-    device = table.log_esp.device
-    shape = (sizes - 1, rows, num_samples)
-    uniform = torch.rand(shape, dtype=torch.float64, device=device, generator=generator)
+    (rows, n), largest, device = table.weights.shape, table.certain.shape[-1], table.weights.device
+    uniform = torch.rand((largest, rows, num_samples), dtype=torch.float64, device=device, generator=generator)
+    end = torch.full((rows, num_samples), n, device=device)
     drawn = []
-    end = torch.full((rows, num_samples), positions - 1, device=device)
-    for place in range(sizes - 1):
-        left = (table.open_places - place).clamp(min=0)
-        log_cdf = table.log_esp[torch.arange(rows, device=device), left]
-        # 1 - uniform lies in (0, 1], so that the logarithm is finite.
-        target = torch.log1p(-uniform[place]) + log_cdf.gather(-1, end)
-        is_open = (left > 0)[:, None]
-        end = torch.where(is_open, torch.searchsorted(log_cdf, target) - 1, end)
-        drawn.append(torch.where(is_open, end, table.certain[:, place, None]))
+    for start in reversed(range(0, largest + 1, table.every)):
+        segment = [table.kept[start // table.every]]
+        for _ in range(start + 1, min(start + table.every, largest + 1)):
+            segment.append(_next_row(table.weights, segment[-1]))
+        for left in reversed(range(max(start, 1), start + len(segment))):
+            log_cdf = segment[left - start]
+            # 1 - uniform lies in (0, 1], so that the logarithm is finite.
+            target = torch.log1p(-uniform[left - 1]) + log_cdf.gather(-1, end)
+            # A row joins when no more places are left than it has open ones; until then it hands out certain items.
+            is_open = (left <= table.open_places)[:, None]
+            end = torch.where(is_open, torch.searchsorted(log_cdf, target) - 1, end)
+            drawn.append(torch.where(is_open, end, table.certain[:, left - 1, None]))
     if not drawn:
         return torch.empty((num_samples, rows, 0), dtype=torch.int64, device=device)
     # Unused places sort last as the largest value, and become -1 again afterwards.
     indices = torch.stack(drawn, -1).transpose(0, 1)
-    ascending = torch.where(indices < 0, positions, indices).sort(-1).values
-    return torch.where(ascending == positions, -1, ascending)
+    ascending = torch.where(indices < 0, n, indices).sort(-1).values
+    return torch.where(ascending == n, -1, ascending)

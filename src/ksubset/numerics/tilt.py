@@ -7,7 +7,7 @@ from torch import Tensor
 
 from ksubset.numerics.checks import all_known
 
-__all__ = ["kth_largest", "largest_size", "tilt"]
+__all__ = ["kth_largest", "largest_size", "sizes", "tilt"]
 
 # Newton on the logit of the mean size converges in 4 steps for Gaussian, Cauchy or constant logits and in 9 for the
 # slowest mixtures of clusters found; a fixed number keeps the computation free of host synchronisation.
@@ -22,6 +22,13 @@ def largest_size(k: int | Tensor) -> int:
     return k
 
 
+def sizes(k: int | Tensor, logits: Tensor) -> Tensor:
+    """The subset size of each row, `(*B)`; filling a tensor does not make the host wait as copying a number does."""
+    if isinstance(k, Tensor):
+        return k.to(logits.device).expand(logits.shape[:-1])
+    return torch.full(logits.shape[:-1], k, dtype=torch.int64, device=logits.device)
+
+
 def kth_largest(logits: Tensor, k: int | Tensor) -> Tensor:
     """The k-th largest logit, or 0 where it is infinite or k is 0: the natural origin of a row's scale.
 
@@ -31,7 +38,7 @@ def kth_largest(logits: Tensor, k: int | Tensor) -> Tensor:
     n = logits.shape[-1]
     if isinstance(k, Tensor):
         ranked = logits.sort(-1, descending=True).values
-        kth = ranked.gather(-1, (k.expand(logits.shape[:-1])[..., None] - 1).clamp(0, n - 1))
+        kth = ranked.gather(-1, (sizes(k, logits)[..., None] - 1).clamp(0, n - 1))
     else:
         kth = logits.kthvalue(min(n - k + 1, n), -1, keepdim=True).values
     return torch.where(kth.isfinite(), kth, 0.0)
@@ -55,7 +62,7 @@ def tilt(logits: Tensor, k: int | Tensor) -> tuple[Tensor, Tensor]:
         logits `(*B, n)` -> tilted logits `(*B, n)`, shift `(*B)`.
     """
     n = logits.shape[-1]
-    size = torch.as_tensor(k, device=logits.device).expand(logits.shape[:-1]).to(logits.dtype)[..., None]
+    size = sizes(k, logits).to(logits.dtype)[..., None]
     finite = logits.isfinite()
     to_choose = size - logits.isposinf().sum(-1, keepdim=True)
     choices = finite.sum(-1, keepdim=True)

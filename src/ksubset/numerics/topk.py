@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor
 
-from ksubset.numerics.tilt import largest_size
+from ksubset.numerics.tilt import largest_size, sizes
 
 __all__ = ["gumbel_keys", "relaxed_top_k", "top_k"]
 
@@ -15,7 +15,7 @@ def top_k(scores: Tensor, k: int | Tensor) -> Tensor:
         scores `(*B, n)`, k `()` or `(*B)` -> `(*B, n)`, of the scores' dtype.
     """
     order = scores.sort(dim=-1, descending=True, stable=True).indices
-    first = torch.arange(scores.shape[-1], device=scores.device) < torch.as_tensor(k, device=scores.device)[..., None]
+    first = torch.arange(scores.shape[-1], device=scores.device) < sizes(k, scores)[..., None]
     return torch.zeros_like(scores).scatter(-1, order, first.expand(order.shape).to(scores.dtype))
 
 
@@ -45,7 +45,7 @@ def relaxed_top_k(keys: Tensor, k: int | Tensor, temperature: float) -> Tensor:
     """
     info = torch.finfo(keys.dtype)
     certain = keys.isposinf()
-    open_places = torch.as_tensor(k, device=keys.device)[..., None] - certain.sum(-1, keepdim=True)
+    open_places = sizes(k, keys)[..., None] - certain.sum(-1, keepdim=True)
     # A finite floor instead of -inf: a row without candidates must have a softmax, though none of it is used.
     keys = torch.where(keys.isfinite(), keys, info.min * min(temperature, 1.0) / 16)
     chosen = certain.to(keys.dtype)
