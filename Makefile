@@ -27,6 +27,7 @@ reproduce: $(INSTALLED)  ## the paper's experiments on digits: tables, and the p
 	$(BIN)/ksubset reproduce
 
 bench: $(INSTALLED)  ## ours against its peers, side by side
+	$(BIN)/pip install --quiet --constraint constraints.txt '.[bench]'
 	$(BIN)/python benchmarks/normalizer.py
 	$(BIN)/python benchmarks/sampler.py
 

@@ -77,11 +77,34 @@ def estimators(device: str) -> bool:
     return all(verdicts)
 
 
+def training_step_without_synchronisation(device: str) -> bool:
+    """A step of the score-function estimators under torch's own watch for calls that make the host wait."""
+    logits = torch.zeros(784, device=device, requires_grad=True)
+    optimizer = torch.optim.Adam([logits], fused=True)
+    values = torch.randn(784, device=device)
+    for estimator in (ScoreFunction(), LeaveOneOut(), GumbelTopK(0.5), GumbelTopK(0.5, straight_through=True)):
+        for watch in ("default", "error"):  # the first step may set up what later ones find
+            torch.cuda.set_sync_debug_mode(watch)
+            try:
+                dist = KSubset(30, logits, validate_args=False).expand((64,))
+                expectation(lambda z: (z * values).sum(-1), dist, estimator, 5).mean().backward()
+                optimizer.step()
+                optimizer.zero_grad()
+            except RuntimeError as error:
+                print(f"{estimator}: {error}")
+                return False
+            finally:
+                torch.cuda.set_sync_debug_mode("default")
+    return True
+
+
 def main() -> None:
     device = sys.argv[1] if len(sys.argv) > 1 else "cuda"
     torch.manual_seed(0)
     failed = 0
-    checks = (normaliser, second_derivative, sizes_by_row, sampler, never_and_always, generator, estimators)
+    checks = [normaliser, second_derivative, sizes_by_row, sampler, never_and_always, generator, estimators]
+    if device.startswith("cuda"):
+        checks.append(training_step_without_synchronisation)
     for check in checks:
         passed = check(device)
         failed += not passed

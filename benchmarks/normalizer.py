@@ -1,25 +1,31 @@
-"""Log normaliser and inclusion probabilities: ours against the paper's DFT and the plain recursion, in one run.
+"""Log normaliser and inclusion probabilities: ours against every peer, side by side in one run.
 
 Usage: python benchmarks/normalizer.py > benchmarks/results/normalizer-cpu.md
 
-The peers obtain the inclusion probabilities as the gradient of their log normaliser, as the paper does. Medians.
+Medians. Except for the compiled recursion, peers obtain the inclusion probabilities as the gradient of their log
+normaliser, as the paper does.
 """
 
 from collections.abc import Callable
 
 import torch
-from peers import dft_log_normalizer, recursion_log_normalizer
+from peers import dft_log_normalizer, product_tree_log_normalizer, recursion_log_normalizer
 from timing import device, machine, seconds
 from torch import Tensor
 
 from ksubset.numerics.quadrature import log_esp, moments
 
-CASES = [(1, 784, 30), (64, 784, 30), (1, 20_000, 1000)]
+try:
+    from compiled_peer import compiled_recursion
+except ImportError:  # no numba: its rows, and the errors that are measured by it, are left out
+    compiled_recursion = None
+
+Method = Callable[[Tensor, int], tuple[Tensor, Tensor]]
 # Bytes of one complex matrix of B n (n + 1) entries, of which the DFT keeps about four for its gradient.
 LARGEST_MATRIX = 2**32
 
 
-def with_gradient(function: Callable[[Tensor, int], Tensor]) -> Callable[[Tensor, int], tuple[Tensor, Tensor]]:
+def with_gradient(function: Callable[[Tensor, int], Tensor]) -> Method:
     """The log normaliser and, by autograd, the inclusion probabilities."""
 
     def both(logits: Tensor, k: int) -> tuple[Tensor, Tensor]:
@@ -31,40 +37,63 @@ def with_gradient(function: Callable[[Tensor, int], Tensor]) -> Callable[[Tensor
     return both
 
 
+def compiled(logits: Tensor, k: int) -> tuple[Tensor, Tensor]:
+    value, mean = compiled_recursion(logits[0].numpy(), k)
+    return torch.tensor([value]), torch.from_numpy(mean)[None]
+
+
 def ours(logits: Tensor, k: int) -> tuple[Tensor, Tensor]:
     m = moments(logits, k)
     return log_esp(m, logits, k).to(logits.dtype), m.mean.to(logits.dtype)
 
 
-def error(result: tuple[Tensor, Tensor], exact: tuple[Tensor, Tensor]) -> str:
+DFT, RECURSION = (
+    ("the paper's DFT", with_gradient(dft_log_normalizer)),
+    ("recursion", with_gradient(recursion_log_normalizer)),
+)
+COMPILED, TREE = ("compiled recursion", compiled), ("product tree, FFT", with_gradient(product_tree_log_normalizer))
+DOUBLE, SINGLE = torch.float64, torch.float32
+CASES = [
+    ((1, 784, 30), DOUBLE, [COMPILED, RECURSION, DFT]),
+    ((1, 784, 30), SINGLE, [RECURSION, DFT]),
+    ((64, 784, 30), DOUBLE, [RECURSION, DFT]),
+    ((64, 784, 30), SINGLE, [RECURSION, DFT]),
+    ((1, 20_000, 1000), DOUBLE, [COMPILED, RECURSION, TREE]),
+    ((1, 20_000, 1000), SINGLE, [RECURSION, DFT]),
+    ((1, 100_000, 1000), DOUBLE, [COMPILED, TREE]),
+]
+
+
+def error(result: tuple[Tensor, Tensor], exact: Tensor | None) -> str:
     """Largest error of the inclusion probabilities; what a peer returns may be no number at all."""
-    value = float((result[1].double() - exact[1]).abs().max())
+    if exact is None:
+        return "-"
+    value = float((result[1].double() - exact).abs().max())
     return f"{value:.0e}" if value == value else "NaN"  # noqa: PLR0124 - NaN is what differs from itself
 
 
 def main() -> None:
     torch.manual_seed(0)
     print(f"{machine()}\n")
-    print("| B, n, k | dtype | ours | recursion | ratio | DFT | ratio | largest error of pi: ours, recursion, DFT |")
+    print("| B, n, k | dtype | ours | error of pi | peer | time | error of pi | their time / ours |")
     print("| --- | --- | --- | --- | --- | --- | --- | --- |")
-    for batch, n, k in CASES:
-        for dtype in (torch.float64, torch.float32):
-            logits = torch.randn(batch, n, dtype=dtype, device=device())
-            exact = with_gradient(recursion_log_normalizer)(logits.double(), k)
-            mine, theirs = ours(logits, k), with_gradient(recursion_log_normalizer)
-            time = seconds(lambda: ours(logits, k))  # noqa: B023 - called at once
-            slow = seconds(lambda: theirs(logits, k))  # noqa: B023
-            errors = [error(mine, exact), error(theirs(logits, k), exact)]
-            cells = [f"{time * 1e3:.2f} ms", f"{slow * 1e3:.4g} ms", f"{slow / time:.1f}"]
-            if batch * n * (n + 1) * 2 * dtype.itemsize <= LARGEST_MATRIX:
-                dft = with_gradient(dft_log_normalizer)
-                slow = seconds(lambda: dft(logits, k))  # noqa: B023
-                errors.append(error(dft(logits, k), exact))
-                cells += [f"{slow * 1e3:.4g} ms", f"{slow / time:.0f}"]
-            else:
-                errors.append("-")
-                cells += ["does not fit", "-"]
-            print(f"| {batch}, {n}, {k} | {str(dtype)[6:]} | {' | '.join(cells)} | {', '.join(errors)} |", flush=True)
+    for (batch, n, k), dtype, peers in CASES:
+        logits = torch.randn(batch, n, dtype=dtype, device=device())
+        exact = None
+        if compiled_recursion is not None:
+            exact = torch.cat([compiled(row[None], k)[1] for row in logits.double().cpu()]).to(logits.device)
+        time, mine = seconds(lambda: ours(logits, k)), error(ours(logits, k), exact)  # noqa: B023 - called at once
+        for name, peer in peers:
+            if peer is compiled and not (logits.is_cpu and compiled_recursion):
+                continue
+            if name == DFT[0] and batch * n * (n + 1) * 2 * dtype.itemsize > LARGEST_MATRIX:
+                continue
+            slow = seconds(lambda: peer(logits, k))  # noqa: B023
+            # The compiled recursion in float64 is what the errors are measured by.
+            theirs = "0" if peer is compiled else error(peer(logits, k), exact)
+            cells = [f"{batch}, {n}, {k}", str(dtype)[6:], f"{1e3 * time:.3g} ms", mine]
+            cells += [name, f"{1e3 * slow:.4g} ms", theirs, f"{slow / time:.3g}"]
+            print(f"| {' | '.join(cells)} |", flush=True)
 
 
 if __name__ == "__main__":

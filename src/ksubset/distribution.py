@@ -114,7 +114,7 @@ class KSubset(Distribution):
         self._root = self._without_repeats(name)
 
     def _without_repeats(self, name: str) -> "KSubset":
-        """The distribution whose rows are these, were it not for dimensions along which `Tensor.expand` repeats them."""
+        """The distribution of these rows, less the dimensions along which `Tensor.expand` repeats them."""
         parameter, k = getattr(self, name), self.k
         for dim, size in enumerate(self.batch_shape):
             if size > 1 and parameter.stride(dim) == 0 and (isinstance(k, int) or k.stride(dim) == 0):
