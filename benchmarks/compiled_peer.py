@@ -12,8 +12,8 @@ __all__ = ["compiled_recursion"]
 def compiled_recursion(logits: np.ndarray, k: int) -> tuple[float, np.ndarray]:
     """Log normaliser and inclusion probabilities of one row by the O(n k) recursion for sums of Bernoulli draws.
 
-    One thread; the logits are shifted by their k-th largest, so that k is neither certain nor rare. Only the part of
-    the table that can reach k is filled.
+    One thread; the logits are shifted by a few Newton steps for a mean of k, without which P(sum = k) underflows. Only
+    the part of the table that can reach k is filled. For 0 < k < n.
 
     Shapes:
         `(n)` -> a number and `(n)`.
@@ -21,6 +21,13 @@ def compiled_recursion(logits: np.ndarray, k: int) -> tuple[float, np.ndarray]:
     n = len(logits)
     origin = np.partition(logits, n - k)[n - k]
     p = 1 / (1 + np.exp(origin - logits))
+    for _ in range(20):
+        mean = p.sum()
+        if abs(mean - k) < 0.25:
+            break
+        slope = n * (p * (1 - p)).sum() / (mean * (n - mean))
+        origin -= math.log(k * (n - mean) / (mean * (n - k))) / slope
+        p = 1 / (1 + np.exp(origin - logits))
     after = np.zeros((n + 1, k + 1))
     after[n, 0] = 1
     for i in range(n - 1, -1, -1):
@@ -31,16 +38,16 @@ def compiled_recursion(logits: np.ndarray, k: int) -> tuple[float, np.ndarray]:
     probability = after[0, k]
     before = np.zeros(k + 1)
     before[0] = 1
-    mean = np.empty(n)
+    inclusion = np.empty(n)
     softplus = 0.0
     for i in range(n):
         total = 0.0
         for j in range(min(i, k - 1) + 1):
             total += before[j] * after[i + 1, k - 1 - j]
-        mean[i] = p[i] * total / probability
+        inclusion[i] = p[i] * total / probability
         q = 1 - p[i]
         for j in range(min(i + 1, k), 0, -1):
             before[j] = q * before[j] + p[i] * before[j - 1]
         before[0] *= q
         softplus += max(logits[i] - origin, 0.0) + np.log1p(np.exp(-abs(logits[i] - origin)))
-    return math.log(probability) + softplus + k * origin, mean
+    return math.log(probability) + softplus + k * origin, inclusion
