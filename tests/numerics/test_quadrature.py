@@ -14,6 +14,18 @@ from ksubset.numerics import (
     log_normalizer,
     log_poisson_binomial,
 )
+from ksubset.numerics.quadrature import _DOUBLE, _SINGLE
+
+
+@pytest.mark.parametrize(("exponent", "nodes"), [_DOUBLE, _SINGLE])
+def test_the_number_of_nodes_suffices_for_every_variance(exponent: float, nodes: int) -> None:
+    # Nodes within the period's half and before the cut of sin^2(t/2) <= L / (2v), over v from its least value up.
+    variance = torch.logspace(math.log10(0.2), 7, 20_000, dtype=torch.float64)[:, None]
+    period = exponent / 3 + torch.sqrt(exponent**2 / 9 + 2 * exponent * variance)
+    period = 2 * torch.ceil(period / 2) + 1
+    j = torch.arange(100, dtype=torch.float64)
+    needed = (2 * j < period) & (torch.sin(math.pi * j / period) ** 2 <= exponent / (2 * variance))
+    assert needed.sum(-1).max() == nodes
 
 
 @pytest.mark.parametrize("scale", [1.0, 30.0])

@@ -9,7 +9,7 @@ For logits `w` and subsets `z` of size k, `log p(z) = <w, z> - log e_k(exp w)` w
 at `t_j = 2 pi j / N`, for any N: the only error is aliasing, `P(S = k + m N)` summed over `m != 0`. Bernstein's
 inequality bounds it by `exp(-L)` for `N = L/3 + sqrt(L^2/9 + 2 L v)` with `v = sum r_i (1 - r_i)`, and
 `|Phi(t)| <= exp(-2 v sin^2(t/2))` makes the nodes with `sin^2(t/2) > L / (2 v)` as negligible. What remains are at most
-28 complex nodes in float64 and 17 in float32, whatever n and k are.
+28 complex nodes in float64 and 15 in float32, whatever n and k are.
 
 The closed form of the Poisson-binomial probability is by Fernandez and Williams (2010),
 https://doi.org/10.1109/TAES.2010.5461658; the tilt and the truncation are what makes it exact and short.
@@ -39,7 +39,7 @@ __all__ = [
 ]
 
 # L of the module's docstring, and the largest number of nodes it leaves over all v (reached near v = L / 2).
-_DOUBLE, _SINGLE = (38.0, 28), (22.0, 17)
+_DOUBLE, _SINGLE = (38.0, 28), (20.0, 15)
 
 # Items multiplied as polynomials before the result is evaluated at the nodes; a power of two.
 _GROUP = 8
