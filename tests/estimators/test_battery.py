@@ -209,3 +209,28 @@ def test_pathwise_estimators_refuse_losses_without_gradient() -> None:
 def test_bad_temperature(temperature: float) -> None:
     with pytest.raises(ValueError, match="temperature must be a positive, finite number"):
         GumbelTopK(temperature)
+
+
+def test_a_tensor_is_no_temperature() -> None:
+    with pytest.raises(TypeError, match="temperature must be a number, got tensor"):
+        GumbelTopK(torch.ones(5, 1))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("temperature", [0.05, 0.005])
+def test_low_temperatures_stay_inside_and_finite(temperature: float) -> None:
+    # pytorch/pytorch#18254, tensorflow/probability#1738, pyro-ppl/pyro#3304: samples on the boundary, NaN gradients.
+    logits = torch.tensor([-5.0, 0.0, 0.0, 0.0], requires_grad=True)
+    sample = GumbelTopK(temperature).sample(KSubset(1, logits), 10_000)
+    assert sample.min() >= 0
+    assert sample.max() <= 1 + 1e-6
+    torch.testing.assert_close(sample.sum(-1), torch.ones(10_000), rtol=0, atol=1e-5)
+    (sample * torch.randn_like(sample)).sum().backward()
+    assert logits.grad is not None
+    assert logits.grad.isfinite().all()
+
+
+def test_a_baseline_that_includes_the_sample_would_shrink_the_gradient() -> None:
+    # jsboige/CoursIA#15256: with two samples it halves the gradient; leaving the sample out does not.
+    exact = gradient(curved, LOGITS, K)
+    estimate = estimates(LeaveOneOut(), curved, 1_000_000, 2, torch.device("cpu")).mean(0)
+    assert (estimate @ exact / (exact @ exact)).item() == pytest.approx(1, abs=0.02)

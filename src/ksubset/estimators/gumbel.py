@@ -28,13 +28,16 @@ class GumbelTopK(Estimator):
         straight_through: Whether to return exactly k-hot samples, the k largest keys, with the relaxed gradient.
 
     Raises:
-        ValueError: The temperature is not a positive, finite number.
+        TypeError: The temperature is no number; a tensor, which could only be confused with a batch, is none.
+        ValueError: The temperature is not positive or not finite.
     """
 
     temperature: float
     straight_through: bool = False
 
     def __post_init__(self) -> None:
+        if isinstance(self.temperature, bool) or not isinstance(self.temperature, int | float):
+            raise TypeError(f"temperature must be a number, got {self.temperature!r}")
         if not (self.temperature > 0 and math.isfinite(self.temperature)):
             raise ValueError(f"temperature must be a positive, finite number, got {self.temperature}")
 
