@@ -7,7 +7,8 @@ import torch
 from oracle import gradient, probabilities, subsets, z_limit
 from torch import Tensor
 
-from ksubset import Estimator, GumbelTopK, KSubset, LeaveOneOut, ScoreFunction, expectation
+from ksubset import IMLE, Estimator, GumbelTopK, KSubset, LeaveOneOut, ScoreFunction, expectation
+from ksubset.estimators.imle import sum_of_gamma
 
 N, K = 6, 3
 LOGITS = torch.tensor([0.8, -0.5, 0.3, -1.0, 0.0, 0.6], dtype=torch.float64)
@@ -18,6 +19,7 @@ ESTIMATORS = [
     LeaveOneOut(),
     GumbelTopK(temperature=0.5),
     GumbelTopK(temperature=0.5, straight_through=True),
+    IMLE(beta=2.5),
 ]
 BLACK_BOXES = [estimator for estimator in ESTIMATORS if not estimator.pathwise]
 
@@ -234,3 +236,34 @@ def test_a_baseline_that_includes_the_sample_would_shrink_the_gradient() -> None
     exact = gradient(curved, LOGITS, K)
     estimate = estimates(LeaveOneOut(), curved, 1_000_000, 2, torch.device("cpu")).mean(0)
     assert (estimate @ exact / (exact @ exact)).item() == pytest.approx(1, abs=0.02)
+
+
+def test_the_scale_of_implicit_maximum_likelihood() -> None:  # uclnlp/torch-imle#3: divide by the step
+    logits = torch.tensor([2.0, 1.0, 0.0], requires_grad=True)
+    sample = IMLE(beta=2.0, temperature=0.0).sample(KSubset(1, logits), 1)
+    assert sample.tolist() == [[1, 0, 0]]
+    (grad,) = torch.autograd.grad(sample, logits, torch.tensor([[1.0, 0.0, 0.0]]))
+    assert grad.tolist() == [0.5, -0.5, 0]
+
+
+def test_the_number_of_samples_does_not_change_the_step() -> None:
+    logits = torch.tensor([2.0, 1.0, 0.0], requires_grad=True)
+    for num_samples in (1, 50):
+        loss = expectation(lambda z: z[..., 0], KSubset(1, logits), IMLE(2.0, temperature=0.0), num_samples)
+        (grad,) = torch.autograd.grad(loss, logits)
+        torch.testing.assert_close(grad, torch.tensor([0.5, -0.5, 0.0]))
+
+
+def test_sums_of_k_noises_are_nearly_gumbel() -> None:
+    # Mean and variance of a Gumbel variable, less the tails of the series that 100 terms leave out (below 0.01).
+    total = sum_of_gamma(torch.zeros(500_000, 4, dtype=torch.float64), 4, terms=100).sum(-1)
+    assert total.mean().item() == pytest.approx(0.5772, abs=0.02)
+    assert total.var().item() == pytest.approx(math.pi**2 / 6, rel=0.02)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"), [({"beta": 0.0}, "beta"), ({"temperature": -1.0}, "temperature"), ({"terms": 0}, "terms")]
+)
+def test_bad_arguments_of_implicit_maximum_likelihood(arguments: dict[str, float], message: str) -> None:
+    with pytest.raises(ValueError, match=f"{message} must be"):
+        IMLE(**arguments)  # type: ignore[arg-type]

@@ -2,6 +2,7 @@
 
 from ksubset.estimators.base import Estimator, expectation
 from ksubset.estimators.gumbel import GumbelTopK
+from ksubset.estimators.imle import IMLE
 from ksubset.estimators.score import LeaveOneOut, ScoreFunction
 
-__all__ = ["Estimator", "GumbelTopK", "LeaveOneOut", "ScoreFunction", "expectation"]
+__all__ = ["IMLE", "Estimator", "GumbelTopK", "LeaveOneOut", "ScoreFunction", "expectation"]
