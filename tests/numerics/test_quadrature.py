@@ -126,6 +126,25 @@ def test_poisson_binomial_far_from_the_mean_and_of_certain_draws() -> None:
     assert certain.grad.abs().max() == 0
 
 
+def test_single_precision_of_a_million_items(device: torch.device) -> None:
+    logits = torch.randn(1_000_000, device=device)
+    for k in (10, 1000, 500_000):
+        for function in (log_normalizer, inclusion_probabilities, exclusion_probabilities):
+            exact = function(logits.double(), k)
+            single = function(logits, k)
+            # Two units in the last place of the true value.
+            assert ((single - exact).abs() <= 2.4e-7 * exact.abs()).all()
+
+
+def test_strided_and_expanded_inputs(device: torch.device) -> None:
+    logits = torch.randn(9, 4, dtype=torch.float64, device=device)
+    whole = inclusion_probabilities(logits.T.contiguous(), 3)
+    assert torch.equal(inclusion_probabilities(logits.T, 3), whole)
+    assert torch.equal(inclusion_probabilities(logits.T[:, None].expand(4, 5, 9), 3)[:, 2], whole)
+    wide = torch.randn(4, 18, dtype=torch.float64, device=device)
+    assert torch.equal(log_normalizer(wide[:, ::2], 3), log_normalizer(wide[:, ::2].contiguous(), 3))
+
+
 def test_properties(device: torch.device) -> None:
     logits = 5 * torch.randn(3, 50, dtype=torch.float64, device=device)
     mean = inclusion_probabilities(logits, 13)
