@@ -4,7 +4,7 @@ PYTHON ?= python3
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 
-.PHONY: test fuzz lint reproduce smoke bench docs clean
+.PHONY: test fuzz lint reproduce bench docs clean
 
 $(INSTALLED): pyproject.toml constraints.txt
 	$(PYTHON) -c 'import sys; assert (3, 11) <= sys.version_info < (3, 14), "ksubset needs Python 3.11 to 3.13"'

@@ -23,6 +23,7 @@ cd "$(dirname "$0")/.." || exit 1
 export PYTHONPATH="$PWD/src${PYTHONPATH:+:$PYTHONPATH}"
 python=${PYTHON:-python3}
 left() { echo $((limit - SECONDS)); }
+at_most() { echo $(($1 < $(left) ? $1 : $(left) > 1 ? $(left) : 1)); }  # seconds, within what is left
 
 "$python" -c 'import torch; assert torch.cuda.is_available()' 2>/dev/null ||
     { echo "torch finds no CUDA device: nothing to measure" >&2; exit 1; }
@@ -34,12 +35,13 @@ if "$python" -c 'import pytest, hypothesis, mpmath' 2>/dev/null; then
 else
     tests=("$python" benchmarks/device_checks.py cuda)
 fi
-timeout 180 "${tests[@]}" 2>&1 | tee "$out/tests.txt"
+timeout "$(at_most 180)" "${tests[@]}" 2>&1 | tee "$out/tests.txt"
 status=${PIPESTATUS[0]}
 
 echo "== benchmarks"
 for name in normalizer sampler; do
-    timeout 120 "$python" "benchmarks/$name.py" | tee "$out/$name.md"
+    timeout "$(at_most 120)" "$python" "benchmarks/$name.py" | tee "$out/$name.md"
+    [ "${PIPESTATUS[0]}" -eq 0 ] || { echo "(cut off, or failed)" | tee -a "$out/$name.md"; status=1; }
 done
 
 echo "== the paper's table, $(left) s left"
@@ -56,5 +58,5 @@ for cell in \
     timeout --signal=INT --kill-after=15 "$(($(left) - 15))" "$python" -m ksubset.cli run \
         --task "$task" --dataset "$dataset" --method "$method" --out "$out"
 done
-"$python" -m ksubset.cli table "$out"
+"$python" -m ksubset.cli table "$out" || status=1
 exit "$status"

@@ -106,7 +106,11 @@ def main() -> None:
     if device.startswith("cuda"):
         checks.append(training_step_without_synchronisation)
     for check in checks:
-        passed = check(device)
+        try:
+            passed = check(device)
+        except Exception as error:
+            print(f"{check.__name__}: {type(error).__name__}: {error}")
+            passed = False
         failed += not passed
         print(f"{'passed' if passed else 'FAILED'}: {check.__name__} on {device}", flush=True)
     print(f"{len(checks) - failed} passed, {failed} failed")

@@ -53,7 +53,7 @@ def errors(folder: Path) -> None:
                 panel.loglog(x, shown, style, color=colour, marker=".", label=f"{name}, {str(dtype)[6:]}")
         panel.set_xlabel(label)
         panel.grid(alpha=0.3)
-    panels[0].set_ylabel("largest relative error")
+    panels[0].set_ylabel("largest relative error (1e-17: none)")
     panels[0].legend(fontsize="x-small")
     figure.savefig(folder / "errors.png", dpi=110)
 

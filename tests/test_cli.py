@@ -128,3 +128,11 @@ def test_smoke(tmp_path: Path) -> None:
     assert "Table 1" in result.output
     assert "Table 2" in result.output
     assert (tmp_path / "figures" / "scores.png").is_file()
+
+
+def test_help_lists_what_there_is() -> None:
+    from ksubset.experiments import datasets, methods, tasks
+
+    config = {field.name: field.metadata["help"] for field in dataclasses.fields(RunConfig)}
+    for name, known in (("task", tasks.TASKS), ("dataset", datasets.SETS), ("method", methods.METHODS)):
+        assert all(entry in config[name] for entry in known)

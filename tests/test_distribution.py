@@ -3,6 +3,7 @@
 import copy
 import math
 import pickle
+import weakref
 
 import pytest
 import torch
@@ -142,7 +143,7 @@ def test_expanded_parameters_cost_one_row(name: str) -> None:
     rows = parameter.expand(3, 4, 6)
     wide, plain = KSubset(2, **{name: rows}), KSubset(2, **{name: rows.detach().clone().requires_grad_()})
     assert wide._root.batch_shape == (3, 1)
-    assert plain._root is plain
+    assert plain._base is None
     z = wide.sample((5,))
     assert z.shape == (5, 3, 4, 6)
     torch.testing.assert_close(wide.log_prob(z), plain.log_prob(z))
@@ -241,3 +242,46 @@ def test_pickle_and_deepcopy() -> None:
     for twin in (pickle.loads(pickle.dumps(dist)), copy.deepcopy(dist)):
         assert torch.equal(twin.mean, dist.mean)
         assert twin.sample((3,)).shape == (3, 4)
+
+
+def test_a_distribution_is_freed_with_its_last_reference() -> None:
+    # Waiting for the garbage collector would keep the graph and the sampling table of every step of a training.
+    dist = KSubset(2, torch.randn(4, requires_grad=True))
+    dist.sample()
+    dist.log_prob(dist.sample()).backward()
+    seen = weakref.ref(dist)
+    del dist
+    assert seen() is None
+
+
+@pytest.mark.parametrize("size", [1e5, 1e8, 1e12, 1e17])
+def test_large_logits_lose_nothing(size: float) -> None:
+    dist = KSubset(1, torch.tensor([size, size, 0, 0], dtype=torch.float64))
+    assert dist.entropy().item() == pytest.approx(math.log(2), rel=1e-15)
+    assert dist.log_prob(dist.enumerate_support()).exp().tolist() == pytest.approx([0.5, 0.5, 0, 0], rel=1e-15)
+
+
+def test_separated_logits_lose_nothing() -> None:
+    gap = 50.0
+    dist = KSubset(2, torch.tensor([gap, gap, 0, 0], dtype=torch.float64))
+    # Four single swaps of probability exp(-gap) each, to leading order.
+    swap = math.exp(-gap)
+    assert dist.variance.tolist() == pytest.approx([2 * swap] * 4, rel=1e-12)
+    assert dist.entropy().item() == pytest.approx(4 * swap * (gap + 1), rel=1e-12)
+    narrow = KSubset(2, torch.tensor([math.inf, 0, 0, 0], dtype=torch.float64))
+    assert kl_divergence(KSubset(2, torch.tensor([40.0, 0, 0, 0], dtype=torch.float64)), narrow) == math.inf
+    assert kl_divergence(dist, KSubset(2, dist.logits + 1e-9)).item() >= 0
+
+
+@pytest.mark.parametrize("dtype", [torch.uint8, torch.int8, torch.int16, torch.int32])
+def test_small_integer_types_of_k(dtype: torch.dtype) -> None:
+    logits = torch.randn(2, 300)
+    k = torch.tensor([0, 3])
+    assert torch.equal(KSubset(k.to(dtype), logits).mean, KSubset(k, logits).mean)
+    assert KSubset(k.to(dtype), logits).sample().sum(-1).tolist() == [0, 3]
+
+
+def test_errors_name_the_parameter_that_was_given() -> None:
+    with pytest.raises(ValueError, match="probs of"):
+        KSubset(1, probs=torch.tensor([1.0, 1.0, 0.0]))
+    assert repr(KSubset(1, probs=torch.tensor([0.5, 0.5]))) == "KSubset(k: 1, probs: (2,))"

@@ -51,7 +51,10 @@ def _clear_errors(command: _Command) -> _Command:
             typer.echo(f"error: {' '.join(str(error).split())}", err=True)
             raise typer.Exit(2) from error
         except KeyboardInterrupt as interrupt:
-            typer.echo("interrupted: the remaining runs were not started", err=True)
+            typer.echo(
+                "interrupted: the finished epochs of the current run are in its record, later runs were not started",
+                err=True,
+            )
             raise typer.Exit(130) from interrupt
 
     return typing.cast(_Command, wrapper)

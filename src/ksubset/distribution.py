@@ -104,25 +104,34 @@ class KSubset(Distribution):
         batch_shape = parameter.shape[:-1]
         if isinstance(k, Tensor):
             batch_shape = torch.broadcast_shapes(k.shape, batch_shape)
-            parameter, self.k = parameter.expand(*batch_shape, -1), k.to(parameter.device).expand(batch_shape)
+            parameter, self.k = (
+                parameter.expand(*batch_shape, -1),
+                k.to(parameter.device, torch.int64).expand(batch_shape),
+            )
         else:
             self.k = int(k)
         setattr(self, name, parameter)
         super().__init__(batch_shape, parameter.shape[-1:], validate_args=validate_args)
         if self._validate_args:
-            check_feasible(self.logits, self.k)
-        self._root = self._without_repeats(name)
+            check_feasible(self.logits, self.k, name)
+        self._base = self._without_repeats(name)
 
-    def _without_repeats(self, name: str) -> "KSubset":
-        """The distribution of these rows, less the dimensions along which `Tensor.expand` repeats them."""
+    @property
+    def _root(self) -> "KSubset":
+        """The distribution that does the work, of which this one is an expansion."""
+        return self if self._base is None else self._base
+
+    def _without_repeats(self, name: str) -> "KSubset | None":
+        """The distribution of these rows, less the dimensions along which `Tensor.expand` repeats them, if any."""
         parameter, k = getattr(self, name), self.k
         for dim, size in enumerate(self.batch_shape):
             if size > 1 and parameter.stride(dim) == 0 and (isinstance(k, int) or k.stride(dim) == 0):
                 parameter = parameter.narrow(dim, 0, 1)
                 k = k if isinstance(k, int) else k.narrow(dim, 0, 1)
-        return (
-            self if parameter.shape[:-1] == self.batch_shape else KSubset(k, **{name: parameter}, validate_args=False)
-        )
+        # None instead of itself: a cycle would keep tables and graphs until the garbage collector comes by.
+        if parameter.shape[:-1] == self.batch_shape:
+            return None
+        return KSubset(k, **{name: parameter}, validate_args=False)
 
     @classmethod
     def from_marginals(cls, marginals: Tensor, tolerance: float = 1e-5, validate_args: bool | None = None) -> "KSubset":
@@ -145,7 +154,8 @@ class KSubset(Distribution):
 
     def __repr__(self) -> str:
         size = self.k if isinstance(self.k, int) else tuple(self.k.shape)
-        return f"KSubset(k: {size}, logits: {tuple(self.logits.shape)})"
+        name = "probs" if "probs" in self.__dict__ else "logits"
+        return f"KSubset(k: {size}, {name}: {tuple(getattr(self, name).shape)})"
 
     @constraints.dependent_property(is_discrete=True, event_dim=1)
     def support(self) -> constraints.Constraint:
@@ -173,7 +183,7 @@ class KSubset(Distribution):
         new.k = self.k.expand(batch_shape) if isinstance(self.k, Tensor) else self.k
         for name in {"logits", "probs"} & self.__dict__.keys():
             setattr(new, name, getattr(self, name).expand(*batch_shape, -1))
-        new._root = self._root
+        new._base = self._root
         super(KSubset, new).__init__(batch_shape, self.event_shape, validate_args=False)
         new._validate_args = self._validate_args
         return new
@@ -229,7 +239,8 @@ class KSubset(Distribution):
         """
         if self._validate_args:
             self._validate_sample(value)
-        exponent = log_density(value, self._root._moments).to(self.logits.dtype)
+        m = self._root._moments
+        exponent = log_density(value.double() - (m.tilted > 0).double(), m).to(self.logits.dtype)
         return torch.where(k_hot(self.k).check(value), exponent, -math.inf)
 
     @property
@@ -258,8 +269,8 @@ class KSubset(Distribution):
         Shapes:
             -> `(*B, n)`.
         """
-        pi = self._root._moments.mean
-        return (pi * (1 - pi)).to(self.logits.dtype).expand(self._extended_shape())
+        departure = self._root._moments.departure
+        return (departure * (1 - departure)).to(self.logits.dtype).expand(self._extended_shape())
 
     @property
     def covariance_matrix(self) -> Tensor:
@@ -287,7 +298,7 @@ class KSubset(Distribution):
             -> `(*B)`.
         """
         m = self._root._moments
-        return (0.0 - log_density(m.mean, m)).to(self.logits.dtype).expand(self.batch_shape)
+        return (0.0 - log_density(m.change, m)).to(self.logits.dtype).expand(self.batch_shape)
 
     def enumerate_support(self, expand: bool = True) -> Tensor:
         """All subsets in lexicographic order of their indices.
@@ -319,7 +330,10 @@ def _kl_ksubset_ksubset(p: KSubset, q: KSubset) -> Tensor:
     if p.event_shape != q.event_shape:
         raise ValueError(f"kl_divergence needs the same number of items, got {p.event_shape[0]} and {q.event_shape[0]}")
     # -H(p) - E_p[log q], exact because log q is linear in z; different sizes have disjoint supports.
-    cross = log_density(p._root._moments.mean, q._root._moments)
+    m, other = p._root._moments, q._root._moments
+    cross = log_density(m.change + ((m.tilted > 0).double() - (other.tilted > 0).double()), other)
+    divergence = -cross + log_density(m.change, m)
+    divergence = divergence - divergence.detach().clamp(max=0)
     same = torch.as_tensor(p.k, device=cross.device) == torch.as_tensor(q.k, device=cross.device)
-    divergence = torch.where(same, -cross.to(p.logits.dtype) - p.entropy(), math.inf)
+    divergence = torch.where(same, divergence, math.inf).to(p.logits.dtype)
     return divergence.expand(torch.broadcast_shapes(p.batch_shape, q.batch_shape))

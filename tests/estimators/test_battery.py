@@ -1,6 +1,8 @@
 """One battery over all estimators: what they declare is proved or refuted against enumeration."""
 
 import math
+import re
+from collections.abc import Callable
 
 import pytest
 import torch
@@ -267,3 +269,61 @@ def test_sums_of_k_noises_are_nearly_gumbel() -> None:
 def test_bad_arguments_of_implicit_maximum_likelihood(arguments: dict[str, float], message: str) -> None:
     with pytest.raises(ValueError, match=f"{message} must be"):
         IMLE(**arguments)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("estimator", ESTIMATORS, ids=by_name)
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32])
+def test_large_logits_and_half_precision_stay_finite(estimator: Estimator, dtype: torch.dtype) -> None:
+    logits = torch.tensor([30_000.0, 30_000, 700, 1, 0], dtype=dtype, requires_grad=True)
+    value = expectation(lambda z: z.square().sum(-1), KSubset(2, logits), estimator, 3)
+    assert value.dtype == dtype
+    assert value.isfinite()
+    value.backward()
+    assert logits.grad is not None
+    assert logits.grad.isfinite().all()
+
+
+def test_tiny_temperatures_stay_finite() -> None:
+    logits = torch.tensor([700.0, 0, 1, 2, 3], requires_grad=True)
+    sample = GumbelTopK(1e-36).sample(KSubset(2, logits), 50)
+    assert set(sample.unique().tolist()) == {0.0, 1.0}
+
+
+def test_implicit_maximum_likelihood_hides_no_nan() -> None:
+    logits = torch.zeros(4, requires_grad=True)
+    expectation(lambda z: z.sum(-1) * math.nan, KSubset(2, logits), IMLE(), 3).backward()
+    assert logits.grad is not None
+    assert logits.grad.isnan().all()
+
+
+@pytest.mark.parametrize("convert", [lambda x: x.long(), lambda x: x.bool(), lambda x: x.tolist(), lambda x: x.numpy()])
+def test_losses_of_any_type(convert: Callable[[Tensor], object]) -> None:
+    logits = torch.zeros(4, requires_grad=True)
+    value = expectation(lambda z: convert(z[..., 0]), KSubset(2, logits), LeaveOneOut(), 50)
+    assert value.dtype == torch.float32
+    value.backward()
+    assert logits.grad is not None
+    assert logits.grad.abs().max() > 0
+
+
+def test_a_list_of_tensors_keeps_its_gradients() -> None:
+    weight = torch.tensor(2.0, requires_grad=True)
+    dist = KSubset(2, torch.zeros(4))
+    expectation(lambda z: [weight * subset.sum() for subset in z], dist, LeaveOneOut(), 3).backward()
+    assert weight.grad == 2
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"estimator": LeaveOneOut}, "estimator must be an instance of Estimator"),
+        ({"estimator": "loo"}, "estimator must be an instance of Estimator, such as LeaveOneOut(), got 'loo'"),
+        ({"dist": torch.zeros(3)}, "dist must be a KSubset, got Tensor"),
+        ({"num_samples": 2.5}, "num_samples must be an integer, got 2.5"),
+        ({"num_samples": True}, "num_samples must be an integer, got True"),
+    ],
+)
+def test_arguments_of_the_wrong_kind(change: dict[str, object], message: str) -> None:
+    arguments = {"dist": KSubset(1, torch.zeros(3)), "estimator": LeaveOneOut(), "num_samples": 2} | change
+    with pytest.raises(TypeError, match=re.escape(message)):
+        expectation(lambda z: z[..., 0], **arguments)  # type: ignore[arg-type]

@@ -85,3 +85,5 @@ def test_description_of_a_protocol() -> None:
 def test_the_latest_of_a_configuration_counts(make_record: Factory) -> None:
     old, new = make_record(), make_record(timestamp="2026-02-01T00:00:00+00:00")
     assert records.latest([new, old]) == [new]
+    cut = make_record(timestamp="2026-03-01T00:00:00+00:00", status=records.INTERRUPTED)
+    assert records.latest([new, cut, old]) == [new]

@@ -59,6 +59,13 @@ def test_pairs_with_certain_and_excluded_items(device: torch.device) -> None:
     assert covariance(logits, 2)[0].abs().max() == 0
 
 
+def test_no_probability_is_negative() -> None:
+    logits = torch.randn(500, 8, dtype=torch.float64)
+    for k in (1, 2, 7):
+        assert joint_inclusion_probabilities(logits, k).min() >= 0
+    assert not inclusion_probabilities(logits, 0).signbit().any()
+
+
 def test_product_is_the_second_derivative(device: torch.device) -> None:
     logits = torch.randn(12, device=device, dtype=torch.float64)
     vector = torch.randn(12, device=device, dtype=torch.float64)

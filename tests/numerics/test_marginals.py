@@ -49,6 +49,16 @@ def test_zero_and_one() -> None:
     assert logits.tolist() == [[-math.inf, math.inf], [math.inf, math.inf]]
 
 
+@pytest.mark.parametrize(
+    ("k", "logits"), [(1, [40.0, 0, 1]), (2, [20.0, 20, 1, 0, -1]), (2, [50.0, 50, 1, 0, -1]), (2, [90.0, 0, 0, -90])]
+)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_marginals_rounded_to_one(k: int, logits: list[float], dtype: torch.dtype) -> None:
+    mean = KSubset(k, torch.tensor(logits, dtype=dtype)).mean
+    torch.testing.assert_close(KSubset.from_marginals(mean).mean, mean, rtol=0, atol=2 * torch.finfo(dtype).eps)
+    torch.testing.assert_close(KSubset.from_marginals(1 - mean).mean, 1 - mean, rtol=0, atol=2 * torch.finfo(dtype).eps)
+
+
 def test_the_class_method() -> None:
     marginals = torch.tensor([[0.2, 0.3, 0.5], [0.9, 0.6, 0.5]])
     dist = KSubset.from_marginals(marginals)

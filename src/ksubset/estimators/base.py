@@ -54,6 +54,7 @@ def expectation(f: Callable[[Tensor], Any], dist: KSubset, estimator: Estimator,
         num_samples: Subsets S per element of the batch.
 
     Raises:
+        TypeError: An argument is of another kind than said.
         ValueError: Too few samples for the estimator, losses of a wrong shape, or losses without a gradient where the
             estimator needs one.
 
@@ -68,12 +69,23 @@ def expectation(f: Callable[[Tensor], Any], dist: KSubset, estimator: Estimator,
         >>> logits.grad.shape
         torch.Size([5])
     """
+    if not isinstance(estimator, Estimator):
+        raise TypeError(f"estimator must be an instance of Estimator, such as LeaveOneOut(), got {estimator!r}")
+    if not isinstance(dist, KSubset):
+        raise TypeError(f"dist must be a KSubset, got {type(dist).__name__}")
+    if isinstance(num_samples, bool) or not isinstance(num_samples, int):
+        raise TypeError(f"num_samples must be an integer, got {num_samples!r}")
     name = type(estimator).__name__
     if num_samples < estimator.min_samples:
         raise ValueError(f"{name} needs num_samples >= {estimator.min_samples}, got {num_samples}")
     sample = estimator.sample(dist, num_samples)
     result = f(sample)
-    loss = result if isinstance(result, Tensor) else torch.as_tensor(result, dtype=sample.dtype, device=sample.device)
+    if isinstance(result, list | tuple) and any(isinstance(item, Tensor) for item in result):
+        result = torch.stack([torch.as_tensor(item, device=sample.device) for item in result])
+    if isinstance(result, Tensor) and result.is_floating_point():
+        loss = result.to(sample.device)
+    else:
+        loss = torch.as_tensor(result, dtype=sample.dtype, device=sample.device)
     if loss.shape != sample.shape[:-1]:
         raise ValueError(
             f"f must map subsets of shape {tuple(sample.shape)} to losses of shape {tuple(sample.shape[:-1])}, "

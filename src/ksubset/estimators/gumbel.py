@@ -1,6 +1,7 @@
 """Relaxed and straight-through Gumbel top-k: differentiable samples of a neighbouring distribution."""
 
 import math
+import numbers
 from dataclasses import dataclass
 
 from torch import Tensor
@@ -36,14 +37,14 @@ class GumbelTopK(Estimator):
     straight_through: bool = False
 
     def __post_init__(self) -> None:
-        if isinstance(self.temperature, bool) or not isinstance(self.temperature, int | float):
+        if isinstance(self.temperature, bool) or not isinstance(self.temperature, numbers.Real):
             raise TypeError(f"temperature must be a number, got {self.temperature!r}")
         if not (self.temperature > 0 and math.isfinite(self.temperature)):
             raise ValueError(f"temperature must be a positive, finite number, got {self.temperature}")
 
     def sample(self, dist: KSubset, num_samples: int) -> Tensor:
         keys = gumbel_keys(dist.logits, num_samples)
-        relaxed = relaxed_top_k(keys, dist.k, self.temperature)
+        relaxed = relaxed_top_k(keys, dist.k, float(self.temperature))
         if not self.straight_through:
             return relaxed
         return top_k(keys.detach(), dist.k) + (relaxed - relaxed.detach())

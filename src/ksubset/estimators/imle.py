@@ -1,11 +1,13 @@
 """Implicit maximum likelihood: the difference of two solutions of a perturbed top-k problem."""
 
 import math
+import numbers
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor
+from torch.autograd.function import once_differentiable
 from torch.distributions import Gamma
 
 from ksubset.distribution import KSubset
@@ -42,6 +44,7 @@ class IMLE(Estimator):
         terms: Number s of Gamma variables in the noise; the default is the paper's.
 
     Raises:
+        TypeError: An argument is no number, or `terms` no integer.
         ValueError: An argument is out of its range.
     """
 
@@ -50,10 +53,16 @@ class IMLE(Estimator):
     terms: int = 10
 
     def __post_init__(self) -> None:
+        for name in ("beta", "temperature"):
+            value = getattr(self, name)
+            if isinstance(value, bool) or not isinstance(value, numbers.Real):
+                raise TypeError(f"{name} must be a number, got {value!r}")
         if not (self.beta > 0 and math.isfinite(self.beta)):
             raise ValueError(f"beta must be a positive, finite number, got {self.beta}")
         if not (self.temperature >= 0 and math.isfinite(self.temperature)):
             raise ValueError(f"temperature must be a finite number of 0 or more, got {self.temperature}")
+        if isinstance(self.terms, bool) or not isinstance(self.terms, int):
+            raise TypeError(f"terms must be an integer, got {self.terms!r}")
         if self.terms < 1:
             raise ValueError(f"terms must be 1 or more, got {self.terms}")
 
@@ -71,10 +80,11 @@ def sum_of_gamma(logits: Tensor, k: int | Tensor, terms: int) -> Tensor:
         logits `(*B, n)`, k `()` or `(*B)` -> `(*B, n)`.
     """
     # Of an empty subset nothing is drawn, but a Gamma variable needs a shape above 0.
-    kappa = sizes(k, logits).clamp(min=1).to(logits.dtype)[..., None]
-    gamma = Gamma((1 / kappa).expand(logits.shape), torch.ones_like(logits), validate_args=False)
-    total = sum((gamma.sample() * (kappa / i) for i in range(1, terms + 1)), torch.zeros_like(logits))
-    return (total - math.log(terms)) / kappa
+    dtype = torch.promote_types(logits.dtype, torch.float32)  # torch draws no Gamma variables in half precision
+    kappa = sizes(k, logits).clamp(min=1).to(dtype)[..., None]
+    gamma = Gamma((1 / kappa).expand(logits.shape), torch.ones_like(logits, dtype=dtype), validate_args=False)
+    total = sum((gamma.sample() * (kappa / i) for i in range(1, terms + 1)), torch.zeros_like(logits, dtype=dtype))
+    return ((total - math.log(terms)) / kappa).to(logits.dtype)
 
 
 class _PerturbAndMap(torch.autograd.Function):
@@ -88,7 +98,9 @@ class _PerturbAndMap(torch.autograd.Function):
         ctx.save_for_backward(logits, noise, output)
 
     @staticmethod
+    @once_differentiable
     def backward(ctx: Any, grad: Tensor) -> tuple[Any, ...]:
         logits, noise, sample = ctx.saved_tensors
         target = top_k(logits + noise - ctx.step * grad, ctx.k)
-        return (sample - target) / ctx.step, None, None, None
+        # A gradient that is no number sorts like one; it must not pass for a step.
+        return (sample - target) / ctx.step + 0.0 * grad, None, None, None

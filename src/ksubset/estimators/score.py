@@ -49,5 +49,6 @@ class LeaveOneOut(Estimator):
         advantage = (loss - loss.mean(0)) * (len(loss) / (len(loss) - 1))
         # Infinite logits fix their items: they have no score, and inf * 0 must not enter the sum.
         free = torch.where(dist.logits.isfinite(), dist.logits, 0.0)
-        score = (sample * free).sum(-1).to(loss.dtype)
-        return loss + advantage.detach() * (score - score.detach())
+        # Its value is 0, whatever the size of the logits.
+        score = (sample * (free - free.detach())).sum(-1).to(loss.dtype)
+        return loss + advantage.detach() * score

@@ -27,9 +27,11 @@ class RunConfig:
         ValueError: a value is of the wrong kind or out of range; the message says which, and what was expected.
     """
 
-    task: str = _knob("classification", "what the network does with the selected pixels")
-    dataset: str = _knob("digits", "data set")
-    method: str = _knob("sfess-v", "gradient estimator, by the paper's name")
+    task: str = _knob(
+        "classification", "classification or reconstruction: what the network does with the selected pixels"
+    )
+    dataset: str = _knob("digits", "digits, mnist, fashion-mnist or kmnist")
+    method: str = _knob("sfess-v", "gs, stgs, sfess or sfess-v: gradient estimator, by the paper's name")
     k: int | None = _knob(None, "number of selected pixels; by default the data set's own (30, and 10 for digits)")
     epochs: int = _knob(500, "passes over the training data")
     samples: int = _knob(5, "subsets M drawn for a gradient")

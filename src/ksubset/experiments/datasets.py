@@ -199,8 +199,9 @@ def _locate(spec: IdxSet, file: IdxFile, root: Path | None) -> Path:
         # a checksum that does not fit (a mirror may answer with a page that says sorry).
         except (OSError, ValueError) as error:
             failures.append(f"{url} ({type(error).__name__}: {error})")
+    looked = "" if root is None else f"; nor is it at {root / spec.folder / file.name}"
     raise OSError(
-        f"cannot download {file.name}: {'; '.join(failures)}. Without a network, put the file into the folder "
+        f"cannot download {file.name}: {'; '.join(failures)}{looked}. Without a network, put the file into the folder "
         f"{spec.folder}/ of a folder of your choice and name the latter in the environment variable KSUBSET_DATA"
     )
 

@@ -84,6 +84,8 @@ def _convergence(records: Sequence[Record], part: str, protocol: str) -> Figure:
     rows = [metric for metric in _ROWS if any(metric in record.history[0][part] for record in measured)]
     datasets = _ordered((record.labels["dataset"] for record in measured), _DATASETS)
     methods = _ordered((record.labels["method"] for record in measured), _METHODS)
+    # A method has one colour in all figures, whichever others are there.
+    palette = _ordered([*_METHODS, *methods], _METHODS)
     figure = Figure(figsize=(1.2 + 3.6 * len(datasets), 1.3 + 2.5 * len(rows)), layout="constrained")
     axes = figure.subplots(len(rows), len(datasets), squeeze=False)
     for row, metric in enumerate(rows):
@@ -105,12 +107,14 @@ def _convergence(records: Sequence[Record], part: str, protocol: str) -> Figure:
             if metric == "accuracy":
                 panel.set_ylim(0, 1)
             for method, seeds in group(runs, lambda record: record.labels["method"]).items():
-                colour = _COLOURS[methods.index(method) % len(_COLOURS)]
+                colour = _COLOURS[palette.index(method) % len(_COLOURS)]
                 _band(panel, seeds, part, metric, label=method, colour=colour)
     lines = {line.get_label(): line for panel in axes.flat for line in panel.get_lines()}
     shown = [method for method in methods if method in lines]
     figure.legend([lines[method] for method in shown], shown, loc="outside lower center", ncols=len(shown))
-    figure.suptitle(f"{protocol}; bands: two standard deviations over seeds", fontsize="small", wrap=True)
+    several = len({record.config.seed for record in measured}) > 1
+    bands = "\nbands: two standard deviations over seeds" if several else ""
+    figure.suptitle(protocol + bands, fontsize="x-small", wrap=True)
     return figure
 
 

@@ -158,8 +158,8 @@ def group(records: Iterable[Record], key: Callable[[Record], Any]) -> dict[Any, 
 
 
 def latest(records: Iterable[Record]) -> list[Record]:
-    """One record for each configuration, the newest, so that no seed counts twice."""
+    """One record for each configuration, so that no seed counts twice: the newest, but finished before interrupted."""
     newest: dict[RunConfig, Record] = {}
-    for record in sorted(records, key=lambda record: record.timestamp):
+    for record in sorted(records, key=lambda record: (record.status == FINISHED, record.timestamp)):
         newest[record.config] = record
     return list(newest.values())

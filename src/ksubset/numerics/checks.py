@@ -1,4 +1,4 @@
-"""What every public door asks of logits and k."""
+"""What `KSubset` and the functions that name these errors ask of logits and k."""
 
 import numbers
 
@@ -14,8 +14,10 @@ def all_known(condition: Tensor) -> bool | None:
         return None
     try:
         return bool(condition.all())
-    except RuntimeError:  # vmap's refusal; there is no public way to ask it beforehand
-        return None
+    except RuntimeError as error:
+        if "vmap" in str(error):  # its refusal; there is no public way to ask it beforehand
+            return None
+        raise
 
 
 def check_size(logits: Tensor, k: int | Tensor, name: str = "logits") -> None:
@@ -55,7 +57,7 @@ def check_feasible(logits: Tensor, k: int | Tensor, name: str = "logits") -> Non
         ValueError: Names the first offending row, its counts and its k.
     """
     n = logits.shape[-1]
-    size = torch.as_tensor(k, device=logits.device)
+    size = torch.as_tensor(k, device=logits.device).long()
     forced, possible = logits.isposinf().sum(-1), (logits > -torch.inf).sum(-1)
     for good, text in (
         (~logits.isnan().any(-1), "{name} must not be NaN{row}"),

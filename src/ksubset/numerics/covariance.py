@@ -71,7 +71,7 @@ class _CovarianceProduct(_Second):
     @staticmethod
     def forward(
         logits: Tensor,
-        mean: Tensor,
+        departure: Tensor,
         tilted: Tensor,
         sine: Tensor,
         cosine: Tensor,
@@ -85,7 +85,6 @@ class _CovarianceProduct(_Second):
         signed = (sign * vector)[..., None]
         total = (signed * conditional).sum(-2, keepdim=True)
         second = (weight * conditional * (total + signed * (1 - conditional))).real.sum(-1)
-        departure = torch.where(tilted > 0, 1 - mean, mean)
         return sign * (second - departure * (signed.squeeze(-1) * departure).sum(-1, keepdim=True))
 
 

@@ -25,7 +25,7 @@ def covariance_product(logits: Tensor, k: int | Tensor, vector: Tensor) -> Tenso
     if vector.ndim == 0 or vector.shape[-1] != logits.shape[-1]:
         raise ValueError(f"vector must have shape (..., {logits.shape[-1]}), got {tuple(vector.shape)}")
     s = solve(logits, k)
-    product = covariance_product_of(s.logits, s.mean, s.tilted, s.sine, s.cosine, s.real, s.imag, vector.double())
+    product = covariance_product_of(s.logits, s.departure, s.tilted, s.sine, s.cosine, s.real, s.imag, vector.double())
     return product.to(logits.dtype)
 
 
@@ -45,11 +45,12 @@ def joint_inclusion_probabilities(logits: Tensor, k: int | Tensor) -> Tensor:
     pairs = pair_moments_of(s.logits, s.tilted, s.sine, s.cosine, s.real, s.imag)
     # z = h + sign * y with the likelier states h and the deviations y.
     likely = (s.tilted > 0).double()
-    change = s.mean - likely
     sign = 1 - 2 * likely
+    change = sign * s.departure
     outer = likely[..., None] * (likely + change)[..., None, :] + change[..., None] * likely[..., None, :]
     joint = outer + sign[..., None] * sign[..., None, :] * pairs
-    return _with_diagonal(joint, s.mean).to(logits.dtype)
+    # Pairs that exclude each other come out at +-1e-17.
+    return _with_diagonal(joint.clamp(min=0), likely + change).to(logits.dtype)
 
 
 def covariance(logits: Tensor, k: int | Tensor) -> Tensor:
@@ -66,10 +67,9 @@ def covariance(logits: Tensor, k: int | Tensor) -> Tensor:
     check_feasible(logits, k)
     s = solve(logits, k)
     pairs = pair_moments_of(s.logits, s.tilted, s.sine, s.cosine, s.real, s.imag)
-    departure = torch.where(s.tilted > 0, 1 - s.mean, s.mean)
     sign = torch.where(s.tilted > 0, -1.0, 1.0)
-    matrix = sign[..., None] * sign[..., None, :] * (pairs - departure[..., None] * departure[..., None, :])
-    return _with_diagonal(matrix, departure * (1 - departure)).to(logits.dtype)
+    matrix = sign[..., None] * sign[..., None, :] * (pairs - s.departure[..., None] * s.departure[..., None, :])
+    return _with_diagonal(matrix, s.departure * (1 - s.departure)).to(logits.dtype)
 
 
 def _with_diagonal(matrix: Tensor, diagonal: Tensor) -> Tensor:

@@ -27,7 +27,8 @@ def logits_from_marginals(marginals: Tensor, tolerance: float = 1e-5) -> tuple[T
         Chen, Dempster and Liu (1994), section 3, https://doi.org/10.1093/biomet/81.3.457.
 
     Arguments:
-        marginals: Inclusion probabilities in [0, 1]; 0 gives a logit of -inf, 1 one of +inf.
+        marginals: Inclusion probabilities in [0, 1]; 0 gives a logit of -inf, 1 one of +inf, and so do those next to
+            them that the sum leaves no other choice.
         tolerance: How far their sum may be from an integer.
 
     Returns:
@@ -57,7 +58,11 @@ def logits_from_marginals(marginals: Tensor, tolerance: float = 1e-5) -> tuple[T
 
     k = size.long()
     free = (pi > 0) & (pi < 1)
-    limit = torch.where(pi > 0, math.inf, -math.inf)
+    to_choose = (size - (pi == 1).sum(-1))[..., None]
+    # Rounded marginals may leave as many places as free items, or none: these are then certain, or excluded.
+    full = to_choose >= free.sum(-1, keepdim=True)
+    limit = torch.where((pi == 1) | (free & full), math.inf, -math.inf)
+    free = free & ~full & (to_choose > 0)
     target = torch.where(free, torch.logit(torch.where(free, pi, 0.5)), limit)
     count = free.sum(-1, keepdim=True).clamp(min=2)
     gain = (count - 1) / count

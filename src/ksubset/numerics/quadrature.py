@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from ksubset.numerics.checks import check_feasible, check_size
+from ksubset.numerics.checks import all_known, check_feasible, check_size
 from ksubset.numerics.covariance import covariance_product_of
 from ksubset.numerics.tilt import sizes, tilt
 
@@ -51,7 +51,7 @@ _BLOCK = 2**20
 class Moments(NamedTuple):
     """What the quadrature knows of a k-subset distribution, in float64 and differentiable.
 
-    Shapes: tilted `(*B, n)`, shift `(*B)`, residual `(*B)`, mean `(*B, n)`.
+    Shapes: tilted `(*B, n)`, shift `(*B)`, residual `(*B)`, departure `(*B, n)`.
     """
 
     tilted: Tensor
@@ -60,8 +60,18 @@ class Moments(NamedTuple):
     """The constant added to the logits; no gradient."""
     residual: Tensor
     r"""`log e_k(exp tilted) - sum(max(tilted, 0))`: the log normaliser without its large, cancelling part."""
-    mean: Tensor
-    """The inclusion probabilities."""
+    departure: Tensor
+    """Probability of each item not to be in the state that its tilted logit makes the likelier one."""
+
+    @property
+    def change(self) -> Tensor:
+        """The mean less the likelier states, without the rounding of a mean close to 1."""
+        return torch.where(self.tilted > 0, -self.departure, self.departure)
+
+    @property
+    def mean(self) -> Tensor:
+        """The inclusion probabilities."""
+        return torch.where(self.tilted > 0, 1 - self.departure, self.departure)
 
 
 def moments(logits: Tensor, k: int | Tensor) -> Moments:
@@ -76,20 +86,22 @@ def moments(logits: Tensor, k: int | Tensor) -> Moments:
     Shapes:
         logits `(*B, n)`, k `()` or `(*B)`.
     """
-    double, residual, mean, tilted, shift, *_ = solve(logits, k)
-    return Moments(torch.where(tilted.isinf(), tilted, double + shift[..., None]), shift, residual, mean)
+    double, residual, departure, tilted, shift, *_ = solve(logits, k)
+    # The gradient is that of the logits, the value that of the tilt, which has not been rounded at their common size.
+    free = torch.where(tilted.isinf(), 0.0, double)
+    return Moments(tilted + (free - free.detach()), shift, residual, departure)
 
 
 class Solution(NamedTuple):
-    """All that one run of the quadrature gives; only `logits`, `residual` and `mean` carry gradients.
+    """All that one run of the quadrature gives; only `logits`, `residual` and `departure` carry gradients.
 
-    Shapes: logits, mean and tilted `(*B, n)`, residual and shift `(*B)`; the rule `(*B, J)`: sin(t/2) and cos(t/2) of
-    the nodes, and the parts of their weights `Phi(t) exp(-i d t) / (N P)`.
+    Shapes: logits, departure and tilted `(*B, n)`, residual and shift `(*B)`; the rule `(*B, J)`: sin(t/2) and cos(t/2)
+    of the nodes, and the parts of their weights `Phi(t) exp(-i d t) / (N P)`.
     """
 
     logits: Tensor
     residual: Tensor
-    mean: Tensor
+    departure: Tensor
     tilted: Tensor
     shift: Tensor
     sine: Tensor
@@ -103,7 +115,7 @@ def solve(logits: Tensor, k: int | Tensor) -> Solution:
     double = logits.double()
     if isinstance(k, Tensor):
         batch = torch.broadcast_shapes(k.shape, logits.shape[:-1])
-        double, k = double.expand(*batch, -1), k.to(logits.device).expand(batch)
+        double, k = double.expand(*batch, -1), k.to(logits.device, torch.int64).expand(batch)
     precision = _DOUBLE if logits.dtype == torch.float64 else _SINGLE
     # torch.compile refuses functions with rules for vmap and forward mode, and needs none of them.
     quadrature = _Quadrature if torch.compiler.is_compiling() else _TransformableQuadrature
@@ -188,13 +200,15 @@ def log_poisson_binomial(logits: Tensor, k: int | Tensor) -> Tensor:
         k: The sum, an integer or an integer tensor that broadcasts over the batch.
 
     Raises:
-        TypeError, ValueError: As `check_size` says.
+        TypeError, ValueError: As `check_size` says, or a logit is NaN.
 
     Shapes:
         logits `(*B, n)`, k `()` or `(*B)` -> `(*B)`.
     """
     check_size(logits, k)
-    size = k.to(logits.device) if isinstance(k, Tensor) else k
+    if all_known(~logits.isnan()) is False:
+        raise ValueError("logits must not be NaN")
+    size = k.to(logits.device, torch.int64) if isinstance(k, Tensor) else k
     impossible = (logits.isposinf().sum(-1) > size) | ((logits > -math.inf).sum(-1) < size)
     # An impossible row is replaced by one that has a finite result and no gradient.
     safe = torch.where(impossible[..., None], 0.0, logits)
@@ -205,23 +219,21 @@ def log_poisson_binomial(logits: Tensor, k: int | Tensor) -> Tensor:
     return torch.where(impossible, -math.inf, own + excess * m.shift + m.residual).to(logits.dtype)
 
 
-def log_density(point: Tensor, m: Moments) -> Tensor:
-    r"""The exponent :math:`\langle w, z\rangle - \log e_k(\exp w)` of the family, for a point that sums to k.
+def log_density(change: Tensor, m: Moments) -> Tensor:
+    r"""The exponent :math:`\langle w, z\rangle - \log e_k(\exp w)` of the family, for a point z that sums to k.
 
-    At a k-hot vector this is its log-probability, at the mean it is the negative entropy. All terms of the sum have
-    one sign, so nothing cancels when `<w, z>` and the normaliser are both large. A point that contradicts a certain
-    item scores -inf.
+    The point is given by its difference to the likelier states, `change = z - [tilted > 0]`. At a k-hot vector this is
+    its log-probability, at `m.change` it is the negative entropy. All terms of the sum have one sign, so nothing
+    cancels when `<w, z>` and the normaliser are both large. A point that contradicts a certain item scores -inf.
 
     Shapes:
-        point `(*S, *B, n)`, m of batch shape `(*B)` -> `(*S, *B)`.
+        change `(*S, *B, n)`, m of batch shape `(*B)` -> `(*S, *B)`.
     """
     fixed = m.tilted.isinf()
-    likely = (m.tilted > 0).double()
-    departure = point.double() - likely
-    exponent = (departure * torch.where(fixed, 0.0, m.tilted)).sum(-1) - m.residual
+    exponent = (change * torch.where(fixed, 0.0, m.tilted)).sum(-1) - m.residual
     # Rounding may leave a point mass at log-probability 1e-16; a probability above one would be worse than the ulp.
     exponent = exponent - exponent.detach().clamp(min=0)
-    return torch.where((fixed & (departure != 0)).any(-1), -math.inf, exponent)
+    return torch.where((fixed & (change != 0)).any(-1), -math.inf, exponent)
 
 
 def _rule(tilted: Tensor, k: int | Tensor, exponent: float, nodes: int) -> tuple[Tensor, ...]:
@@ -270,10 +282,10 @@ def _characteristic_function(deviation: Tensor, likely: Tensor, angle: Tensor) -
 
 
 class _Quadrature(torch.autograd.Function):
-    """`(residual, mean, tilted, shift)` of logits, and the rule `(sine, cosine, real, imag)` that gave them.
+    """`(residual, departure, tilted, shift)` of logits, and the rule `(sine, cosine, real, imag)` that gave them.
 
-    The gradient of the residual is `mean - [tilted > 0]`, that of the mean the covariance: with the tilt held fixed the
-    shift drops out of both, because the distribution does not depend on it.
+    The gradient of the residual is the signed departure, `mean - [tilted > 0]`; that of the mean is the covariance.
+    With the tilt held fixed the shift drops out of both, because the distribution does not depend on it.
     """
 
     @staticmethod
@@ -291,27 +303,27 @@ class _Quadrature(torch.autograd.Function):
             factor = torch.addcmul((1 - 2 * r).square()[..., None, :], (4 * r * (1 - r))[..., None, :], squared)
             a, b, c = (moment @ factor.reciprocal_()).unbind(-2)
             parts.append(r * (a - (1 - r) * (b + s * c)))
-        # The clamp takes off rounding errors of 1e-16 alone; it would hide nothing larger from the tests.
-        departure = torch.cat(parts, -1).clamp(0, 1)
-        mean = torch.where(tilted > 0, 1 - departure, departure)
-        return residual, mean, tilted, shift, sine, cosine, real, imag
+        # The clamp takes off rounding errors of 1e-16 alone, and adding 0 the sign of a zero.
+        departure = torch.cat(parts, -1).clamp(0, 1) + 0.0
+        return residual, departure, tilted, shift, sine, cosine, real, imag
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
-        _, mean, tilted, shift, *rule = output
+        _, departure, tilted, shift, *rule = output
         ctx.mark_non_differentiable(tilted, shift, *rule)
         ctx.set_materialize_grads(False)
-        ctx.save_for_backward(inputs[0], mean, tilted, *rule)
-        ctx.save_for_forward(inputs[0], mean, tilted, *rule)
+        ctx.save_for_backward(inputs[0], departure, tilted, *rule)
+        ctx.save_for_forward(inputs[0], departure, tilted, *rule)
 
     @staticmethod
-    def backward(ctx: Any, grad_residual: Tensor | None, grad_mean: Tensor | None, *_: None) -> tuple[Any, ...]:
-        logits, mean, tilted, *rule = ctx.saved_tensors
+    def backward(ctx: Any, grad_residual: Tensor | None, grad_departure: Tensor | None, *_: None) -> tuple[Any, ...]:
+        logits, departure, tilted, *rule = ctx.saved_tensors
+        sign = torch.where(tilted > 0, -1.0, 1.0)
         grad = None
         if grad_residual is not None:
-            grad = grad_residual[..., None] * (mean - (tilted > 0).double())
-        if grad_mean is not None:
-            product = covariance_product_of(logits, mean, tilted, *rule, grad_mean)
+            grad = grad_residual[..., None] * sign * departure
+        if grad_departure is not None:
+            product = covariance_product_of(logits, departure, tilted, *rule, sign * grad_departure)
             grad = product if grad is None else grad + product
         return grad, None, None
 
@@ -321,9 +333,10 @@ class _TransformableQuadrature(_Quadrature):
 
     @staticmethod
     def jvp(ctx: Any, tangent: Tensor, *_: None) -> tuple[Any, ...]:
-        logits, mean, tilted, *rule = ctx.saved_tensors
-        residual = (tangent * (mean - (tilted > 0).double())).sum(-1)
-        return residual, covariance_product_of(logits, mean, tilted, *rule, tangent), *(None,) * 6
+        logits, departure, tilted, *rule = ctx.saved_tensors
+        sign = torch.where(tilted > 0, -1.0, 1.0)
+        product = covariance_product_of(logits, departure, tilted, *rule, tangent)
+        return (tangent * sign * departure).sum(-1), sign * product, *(None,) * 6
 
     @staticmethod
     def vmap(

@@ -25,7 +25,7 @@ def largest_size(k: int | Tensor) -> int:
 def sizes(k: int | Tensor, logits: Tensor) -> Tensor:
     """The subset size of each row, `(*B)`; filling a tensor does not make the host wait as copying a number does."""
     if isinstance(k, Tensor):
-        return k.to(logits.device).expand(logits.shape[:-1])
+        return k.to(logits.device, torch.int64).expand(logits.shape[:-1])
     return torch.full(logits.shape[:-1], k, dtype=torch.int64, device=logits.device)
 
 

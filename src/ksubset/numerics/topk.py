@@ -43,14 +43,19 @@ def relaxed_top_k(keys: Tensor, k: int | Tensor, temperature: float) -> Tensor:
     Shapes:
         keys `(*B, n)`, k `()` or `(*B)` -> `(*B, n)`.
     """
+    dtype = keys.dtype
+    # Half precision has too little range for keys over a temperature.
+    keys = keys.float() if dtype in (torch.float16, torch.bfloat16) else keys
     info = torch.finfo(keys.dtype)
     certain = keys.isposinf()
     open_places = sizes(k, keys)[..., None] - certain.sum(-1, keepdim=True)
     # A finite floor instead of -inf: a row without candidates must have a softmax, though none of it is used.
-    keys = torch.where(keys.isfinite(), keys, info.min * min(temperature, 1.0) / 16)
-    chosen = certain.to(keys.dtype)
+    keys = torch.where(keys.isfinite(), keys, info.min / 16)
+    chosen = certain.to(keys.dtype) + 0.0 * keys  # an empty subset has a gradient too: zero
     for place in range(largest_size(k)):
-        share = torch.softmax(keys / temperature, -1)
+        # Over a small temperature only differences to the largest key stay finite.
+        share = torch.softmax((keys - keys.detach().amax(-1, keepdim=True)) / temperature, -1)
         chosen = chosen + torch.where(place < open_places, share, 0.0)
-        keys = keys + torch.log((1 - share).clamp(min=info.tiny))
-    return chosen
+        # A share that rounds to 1 takes its item off the list; otherwise large keys would be chosen twice.
+        keys = torch.where(share < 1, keys + torch.log((1 - share).clamp(min=info.tiny)), info.min / 16)
+    return chosen.to(dtype)
