@@ -202,11 +202,11 @@ class KSubset(Distribution):
         Shapes:
             -> `(*sample_shape, *B, n)`.
         """
-        n = self.event_shape[0]
         indices = self.sample_indices(sample_shape, generator=generator)
-        chosen = torch.zeros((*indices.shape[:-1], n), dtype=self.logits.dtype, device=self.logits.device)
+        # From the indices, so that vmap knows of the samples' dimension too.
+        chosen = indices.new_zeros((*indices.shape[:-1], *self.event_shape), dtype=self.logits.dtype)
         # Where k varies, unused places of -1 add nothing to the first item.
-        return chosen.scatter_add(-1, indices.clamp(min=0), (indices >= 0).to(chosen.dtype))
+        return chosen.scatter_add_(-1, indices.clamp(min=0), (indices >= 0).to(chosen.dtype))
 
     def sample_indices(self, sample_shape: Any = (), *, generator: Generator | None = None) -> Tensor:
         """Draw exact samples as the ascending indices of their k items, without building k-hot vectors.
