@@ -236,23 +236,22 @@ def log_density(change: Tensor, m: Moments) -> Tensor:
     return torch.where((fixed & (change != 0)).any(-1), -math.inf, exponent)
 
 
-def _rule(tilted: Tensor, k: int | Tensor, exponent: float, nodes: int) -> tuple[Tensor, ...]:
+def _rule(deviation: Tensor, likely: Tensor, k: int | Tensor, exponent: float, nodes: int) -> tuple[Tensor, ...]:
     """P(S = k), and for each node sin(t/2), cos(t/2) and the two parts of `Phi(t) exp(-i d t) / (N P)`.
 
     Shapes:
-        tilted `(*B, n)` -> `(*B)`, then `(*B, J)` four times.
+        deviation and likely `(*B, n)` -> `(*B)`, then `(*B, J)` four times.
     """
-    n = tilted.shape[-1]
-    deviation = torch.sigmoid(-tilted.abs())
+    n = deviation.shape[-1]
     variance = (deviation * (1 - deviation)).sum(-1, keepdim=True)
     period = exponent / 3 + torch.sqrt(exponent**2 / 9 + 2 * exponent * variance)
     # Odd, so that no node falls on t = pi, where a factor with r = 1/2 vanishes; past n + 1 there is no aliasing.
     period = (2 * torch.ceil(period / 2) + 1).clamp(max=n + 1 + n % 2)
-    j = torch.arange(min(nodes, (n + 1 + n % 2) // 2 + 1), dtype=tilted.dtype, device=tilted.device)
+    j = torch.arange(min(nodes, (n + 1 + n % 2) // 2 + 1), dtype=deviation.dtype, device=deviation.device)
     angle = 2 * math.pi * j / period
-    turn = (sizes(k, tilted) - (tilted > 0).sum(-1))[..., None] * angle
+    turn = (sizes(k, deviation) - likely.sum(-1))[..., None] * angle
     share = torch.where(2 * j < period, torch.where(j == 0, 1.0, 2.0), 0.0)
-    value = _characteristic_function(deviation, tilted > 0, angle) * torch.polar(share.to(turn.dtype), -turn)
+    value = _characteristic_function(deviation, likely, angle) * torch.polar(share.to(turn.dtype), -turn)
     real, imag = value.real, value.imag
     # Summed before it is divided, so that a point mass has a probability of exactly 1.
     total = real.sum(-1, keepdim=True)
@@ -291,10 +290,10 @@ class _Quadrature(torch.autograd.Function):
     @staticmethod
     def forward(logits: Tensor, k: int | Tensor, precision: tuple[float, int]) -> tuple[Tensor, ...]:
         tilted, shift = tilt(logits, k)
-        probability, sine, cosine, real, imag = _rule(tilted, k, *precision)
-        deviation = torch.sigmoid(-tilted.abs())
+        deviation, likely = torch.sigmoid(-tilted.abs()), tilted > 0
+        probability, sine, cosine, real, imag = _rule(deviation, likely, k, *precision)
         residual = torch.log(probability) - torch.log1p(-deviation).sum(-1)
-        sign = torch.where(tilted > 0, -1.0, 1.0)
+        sign = torch.where(likely, -1.0, 1.0)
         moment = torch.stack([real, 2 * sine.square() * real, 2 * sine * cosine * imag], dim=-2)
         squared = cosine.square()[..., None]
         parts = []

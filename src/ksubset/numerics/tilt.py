@@ -76,7 +76,7 @@ def tilt(logits: Tensor, k: int | Tensor) -> tuple[Tensor, Tensor]:
     for _ in range(_STEPS):
         p = torch.sigmoid(centred + shift)
         mean = p.sum(-1, keepdim=True)
-        variance = (p * (1 - p)).sum(-1, keepdim=True)
+        variance = mean - p.square().sum(-1, keepdim=True)
         # The formulas hold for any shift, so near is good enough; off the CPU, asking would cost more than it saves.
         if logits.is_cpu and all_known(settled | ((mean - target).abs() < _NEAR)):
             break
