@@ -230,6 +230,7 @@ def test_integers_of_other_libraries_are_welcome() -> None:
 
 def test_constraint_and_repr() -> None:
     dist = KSubset(2, torch.zeros(3, 4))
+    assert dist.probs.shape == (3, 4)
     assert repr(dist) == "KSubset(k: 2, logits: (3, 4))"
     assert repr(dist.support) == "k_hot(k=2)"
     assert dist.support.event_dim == 1

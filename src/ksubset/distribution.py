@@ -154,7 +154,8 @@ class KSubset(Distribution):
 
     def __repr__(self) -> str:
         size = self.k if isinstance(self.k, int) else tuple(self.k.shape)
-        name = "probs" if "probs" in self.__dict__ else "logits"
+        # The parameter that was given is the first one that was set.
+        name = next(name for name in self.__dict__ if name in self.arg_constraints)
         return f"KSubset(k: {size}, {name}: {tuple(getattr(self, name).shape)})"
 
     @constraints.dependent_property(is_discrete=True, event_dim=1)
