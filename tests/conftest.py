@@ -1,6 +1,7 @@
 """What all tests share: the device, strictness of statistical tests, and the folder of real data."""
 
 import os
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -34,3 +35,12 @@ def data_folder() -> Path:
     if not folder:
         pytest.skip("KSUBSET_DATA names no folder of data sets")
     return Path(folder)
+
+
+@pytest.fixture
+def one_thread() -> Iterator[None]:
+    """Tiny steps on several threads crawl as soon as another process wants one of the cores."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(threads)

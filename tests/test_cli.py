@@ -1,12 +1,10 @@
 import dataclasses
 import json
 import signal
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-import torch
 from typer.testing import CliRunner
 
 from ksubset import cli
@@ -16,13 +14,7 @@ from ksubset.experiments.config import RunConfig
 QUICK = ["run", "--epochs", "1", "--batch-size", "600"]
 
 
-@pytest.fixture(autouse=True)
-def _one_thread() -> Iterator[None]:
-    """Tiny steps on several threads crawl as soon as another process wants one of the cores."""
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
+pytestmark = pytest.mark.usefixtures("one_thread")
 
 
 def invoke(*arguments: str) -> Any:

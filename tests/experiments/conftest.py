@@ -3,12 +3,11 @@
 import gzip
 import hashlib
 import struct
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 import pytest
-import torch
 
 from ksubset.experiments.config import RunConfig
 from ksubset.experiments.datasets import IdxFile, IdxSet
@@ -27,12 +26,8 @@ LABELS = {
 
 
 @pytest.fixture(autouse=True)
-def _one_thread() -> Iterator[None]:
-    """Tiny steps on several threads crawl as soon as another process wants one of the cores."""
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
+def _one_thread(one_thread: None) -> None:
+    """All experiments here are tiny."""
 
 
 @pytest.fixture

@@ -5,7 +5,7 @@ from torch import Tensor
 
 from ksubset.numerics.checks import check_feasible, check_size
 from ksubset.numerics.covariance import covariance_product_of, pair_moments_of
-from ksubset.numerics.quadrature import solve
+from ksubset.numerics.quadrature import Solution, solve
 
 __all__ = ["covariance", "covariance_product", "joint_inclusion_probabilities"]
 
@@ -39,10 +39,7 @@ def joint_inclusion_probabilities(logits: Tensor, k: int | Tensor) -> Tensor:
     Shapes:
         logits `(*B, n)`, k `()` or `(*B)` -> `(*B, n, n)`.
     """
-    check_size(logits, k)
-    check_feasible(logits, k)
-    s = solve(logits, k)
-    pairs = pair_moments_of(s.logits, s.tilted, s.sine, s.cosine, s.real, s.imag)
+    s, pairs = _solve_pairs(logits, k)
     # z = h + sign * y with the likelier states h and the deviations y.
     likely = (s.tilted > 0).double()
     sign = 1 - 2 * likely
@@ -63,13 +60,17 @@ def covariance(logits: Tensor, k: int | Tensor) -> Tensor:
     Shapes:
         logits `(*B, n)`, k `()` or `(*B)` -> `(*B, n, n)`.
     """
-    check_size(logits, k)
-    check_feasible(logits, k)
-    s = solve(logits, k)
-    pairs = pair_moments_of(s.logits, s.tilted, s.sine, s.cosine, s.real, s.imag)
+    s, pairs = _solve_pairs(logits, k)
     sign = torch.where(s.tilted > 0, -1.0, 1.0)
     matrix = sign[..., None] * sign[..., None, :] * (pairs - s.departure[..., None] * s.departure[..., None, :])
     return _with_diagonal(matrix, s.departure * (1 - s.departure)).to(logits.dtype)
+
+
+def _solve_pairs(logits: Tensor, k: int | Tensor) -> tuple[Solution, Tensor]:
+    check_size(logits, k)
+    check_feasible(logits, k)
+    s = solve(logits, k)
+    return s, pair_moments_of(s.logits, s.tilted, s.sine, s.cosine, s.real, s.imag)
 
 
 def _with_diagonal(matrix: Tensor, diagonal: Tensor) -> Tensor:

@@ -9,8 +9,8 @@ from ksubset.numerics.checks import all_known
 
 __all__ = ["kth_largest", "largest_size", "sizes", "tilt"]
 
-# Newton on the logit of the mean size converges in 4 steps for Gaussian, Cauchy or constant logits and in 9 for the
-# slowest mixtures of clusters found; a fixed number keeps the computation free of host synchronisation.
+# Newton on the logit of the mean size converges within these steps also for mixtures of far clusters (tests); a fixed
+# number keeps the computation free of host synchronisation.
 _STEPS = 10
 _NEAR = 1 / 16
 

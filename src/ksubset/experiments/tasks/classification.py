@@ -13,9 +13,7 @@ __all__ = ["Classification", "ClassificationNetwork"]
 
 
 class _Dropout(nn.Dropout):
-    """Dropout whose mask comes from uniform numbers on a CPU: torch's Bernoulli generator takes three times as long
-    there, which was a third of a training step.
-    """
+    """Dropout whose mask comes from uniform numbers on a CPU, where torch's Bernoulli generator is far slower."""
 
     def forward(self, input: Tensor) -> Tensor:
         if not self.training or input.device.type != "cpu":
