@@ -1,5 +1,6 @@
 """One battery over all estimators: what they declare is proved or refuted against enumeration."""
 
+import copy
 import math
 import re
 from collections.abc import Callable
@@ -9,7 +10,21 @@ import torch
 from oracle import gradient, probabilities, subsets, z_limit
 from torch import Tensor
 
-from ksubset import IMLE, Estimator, GumbelTopK, KSubset, LeaveOneOut, ScoreFunction, expectation
+from ksubset import (
+    IMLE,
+    NCPSS,
+    SIMPLE,
+    Estimator,
+    GumbelTopK,
+    Hybrid,
+    KSubset,
+    LeaveOneOut,
+    ReplayedSlope,
+    ScoreFunction,
+    SlopeAtMean,
+    SlopeAtSamples,
+    expectation,
+)
 from ksubset.estimators.imle import sum_of_gamma
 
 N, K = 6, 3
@@ -22,8 +37,12 @@ ESTIMATORS = [
     GumbelTopK(temperature=0.5),
     GumbelTopK(temperature=0.5, straight_through=True),
     IMLE(beta=2.5),
+    SIMPLE(),
+    NCPSS(),
+    Hybrid(SlopeAtMean()),
+    Hybrid(SlopeAtSamples()),
+    Hybrid(ReplayedSlope(memory=64)),
 ]
-BLACK_BOXES = [estimator for estimator in ESTIMATORS if not estimator.pathwise]
 
 
 def curved(z: Tensor) -> Tensor:
@@ -32,11 +51,28 @@ def curved(z: Tensor) -> Tensor:
 
 
 def by_name(estimator: Estimator) -> str:
-    return type(estimator).__name__ + str(getattr(estimator, "straight_through", ""))
+    part = getattr(estimator, "slope", getattr(estimator, "straight_through", ""))
+    return type(estimator).__name__ + (type(part).__name__ if isinstance(estimator, Hybrid) else str(part))
+
+
+@pytest.fixture(params=ESTIMATORS, ids=by_name)
+def estimator(request: pytest.FixtureRequest) -> Estimator:
+    """Each of the estimators, with nothing in its memory."""
+    return copy.deepcopy(request.param)  # type: ignore[no-any-return]
+
+
+@pytest.fixture(params=[estimator for estimator in ESTIMATORS if not estimator.pathwise], ids=by_name)
+def black_box(request: pytest.FixtureRequest) -> Estimator:
+    """Each of the estimators that need no gradient of f."""
+    return copy.deepcopy(request.param)  # type: ignore[no-any-return]
 
 
 def estimates(estimator: Estimator, f: object, repeats: int, num_samples: int, device: torch.device) -> Tensor:
     """Independent estimates of the gradient, one a row: `(repeats, N)`."""
+    # Estimators that remember have something to remember by the time they are tested.
+    for _ in range(2):
+        few = LOGITS.to(device).repeat(100, 1).requires_grad_()
+        expectation(f, KSubset(K, few, validate_args=False), estimator, num_samples)  # type: ignore[arg-type]
     logits = LOGITS.to(device).repeat(repeats, 1).requires_grad_()
     dist = KSubset(K, logits, validate_args=False)
     expectation(f, dist, estimator, num_samples).sum().backward()  # type: ignore[arg-type]
@@ -49,7 +85,6 @@ def z_scores(sample: Tensor, exact: Tensor) -> Tensor:
 
 
 @pytest.mark.parametrize("num_samples", [2, 5])
-@pytest.mark.parametrize("estimator", ESTIMATORS, ids=by_name)
 def test_declared_bias(estimator: Estimator, num_samples: int, device: torch.device) -> None:
     exact = gradient(curved, LOGITS, K)
     sample = estimates(estimator, curved, 2_000_000 // num_samples, num_samples, device)
@@ -61,8 +96,7 @@ def test_declared_bias(estimator: Estimator, num_samples: int, device: torch.dev
     assert standard_error.norm() < 0.01 * exact.norm()
 
 
-@pytest.mark.parametrize("estimator", BLACK_BOXES, ids=by_name)
-def test_unbiased_for_a_function_without_gradient(estimator: Estimator, device: torch.device) -> None:
+def test_unbiased_for_a_function_without_gradient(black_box: Estimator, device: torch.device) -> None:
     def step(z: Tensor) -> Tensor:
         return ((z.cpu().double() @ WEIGHTS) > 0.25).double()
 
@@ -70,22 +104,20 @@ def test_unbiased_for_a_function_without_gradient(estimator: Estimator, device: 
         return step(z).tolist()  # type: ignore[no-any-return]
 
     exact = gradient(step, LOGITS, K)
-    sample = estimates(estimator, plain_python, 300_000, 4, device)
+    sample = estimates(black_box, plain_python, 300_000, 4, device)
     assert (z_scores(sample, exact).abs() < z_limit(N)).all()
 
 
-@pytest.mark.parametrize("estimator", BLACK_BOXES, ids=by_name)
-def test_unbiased_in_the_parameters_of_the_paper(estimator: Estimator) -> None:
+def test_unbiased_in_the_parameters_of_the_paper(black_box: Estimator) -> None:
     theta = torch.sigmoid(LOGITS).requires_grad_()
     expected = (probabilities(theta.logit(), K) * curved(subsets(N, K))).sum()
     (exact,) = torch.autograd.grad(expected, theta)
     rows = theta.detach().repeat(400_000, 1).requires_grad_()
-    expectation(curved, KSubset(K, probs=rows), estimator, 4).sum().backward()
+    expectation(curved, KSubset(K, probs=rows), black_box, 4).sum().backward()
     assert rows.grad is not None
     assert (z_scores(rows.grad, exact).abs() < z_limit(N)).all()
 
 
-@pytest.mark.parametrize("estimator", ESTIMATORS, ids=by_name)
 def test_gradient_of_what_f_closes_over(estimator: Estimator, device: torch.device) -> None:
     # One sample is the whole truth at a point mass, for every estimator that samples hard.
     slope = torch.tensor(2.0, dtype=torch.float64, device=device, requires_grad=True)
@@ -98,7 +130,6 @@ def test_gradient_of_what_f_closes_over(estimator: Estimator, device: torch.devi
     assert slope.grad.item() == pytest.approx(16.0)
 
 
-@pytest.mark.parametrize("estimator", ESTIMATORS, ids=by_name)
 def test_constant_f_has_zero_mean_gradient(estimator: Estimator, device: torch.device) -> None:
     sample = estimates(estimator, lambda z: 3.0 + 0 * z.sum(-1), 50_000, 3, device)
     spread = sample.std(0)
@@ -108,7 +139,6 @@ def test_constant_f_has_zero_mean_gradient(estimator: Estimator, device: torch.d
         assert (z_scores(sample, torch.zeros(N, dtype=torch.float64)).abs() < z_limit(N)).all()
 
 
-@pytest.mark.parametrize("estimator", ESTIMATORS, ids=by_name)
 def test_float32_batches_and_infinite_logits(estimator: Estimator, device: torch.device) -> None:
     logits = torch.randn(3, 4, 6, device=device)
     logits[..., 0], logits[..., 1] = math.inf, -math.inf
@@ -179,7 +209,6 @@ def test_straight_through_samples_are_exactly_hard(device: torch.device) -> None
     assert logits.grad.isfinite().all()
 
 
-@pytest.mark.parametrize("estimator", ESTIMATORS, ids=by_name)
 def test_expanded_rows_share_a_row(estimator: Estimator) -> None:
     logits = torch.randn(6, dtype=torch.float64, requires_grad=True)
     dist = KSubset(2, logits).expand((4,))
@@ -271,7 +300,6 @@ def test_bad_arguments_of_implicit_maximum_likelihood(arguments: dict[str, float
         IMLE(**arguments)  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize("estimator", ESTIMATORS, ids=by_name)
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32])
 def test_large_logits_and_half_precision_stay_finite(estimator: Estimator, dtype: torch.dtype) -> None:
     logits = torch.tensor([30_000.0, 30_000, 700, 1, 0], dtype=dtype, requires_grad=True)

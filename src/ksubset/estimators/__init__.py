@@ -2,7 +2,24 @@
 
 from ksubset.estimators.base import Estimator, expectation
 from ksubset.estimators.gumbel import GumbelTopK
+from ksubset.estimators.hybrid import Hybrid, ReplayedSlope, Slope, SlopeAtMean, SlopeAtSamples
 from ksubset.estimators.imle import IMLE
+from ksubset.estimators.ncpss import NCPSS
 from ksubset.estimators.score import LeaveOneOut, ScoreFunction
+from ksubset.estimators.simple import SIMPLE
 
-__all__ = ["IMLE", "Estimator", "GumbelTopK", "LeaveOneOut", "ScoreFunction", "expectation"]
+__all__ = [
+    "IMLE",
+    "NCPSS",
+    "SIMPLE",
+    "Estimator",
+    "GumbelTopK",
+    "Hybrid",
+    "LeaveOneOut",
+    "ReplayedSlope",
+    "ScoreFunction",
+    "Slope",
+    "SlopeAtMean",
+    "SlopeAtSamples",
+    "expectation",
+]

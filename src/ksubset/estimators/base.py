@@ -15,7 +15,7 @@ class Estimator:
     """A rule that sends gradients through a k-subset sample; the base of all estimators.
 
     A subclass overrides the hook in which its idea lives: `sample` if gradients flow through the sample, `surrogate`
-    if they flow through the loss. Instances are immutable and hold no tensors.
+    if they flow through the loss; and `estimate`, which calls both, if it needs more of f than its losses.
     """
 
     unbiased: ClassVar[bool] = False
@@ -39,6 +39,30 @@ class Estimator:
             loss `(S, *B)`, sample `(S, *B, n)` -> `(S, *B)`.
         """
         return loss
+
+    def estimate(self, f: Callable[[Tensor], Tensor], dist: KSubset, num_samples: int) -> Tensor:
+        """Evaluate f and average; `expectation` has checked the arguments, and checks the losses that f returns.
+
+        Shapes:
+            f: `(S, *B, n)` -> `(S, *B)`; result `(*B)`.
+        """
+        sample = self.sample(dist, num_samples)
+        loss = f(sample)
+        if self.pathwise and sample.requires_grad:
+            self.require_gradient(loss)
+        return self.surrogate(loss, sample, dist).mean(0)
+
+    def require_gradient(self, loss: Tensor) -> None:
+        """Check that losses have a gradient, for estimators that send theirs through f.
+
+        Raises:
+            ValueError: They have none.
+        """
+        if not loss.requires_grad:
+            raise ValueError(
+                f"{type(self).__name__} sends the gradient through f, but the losses that f returned have none; "
+                "LeaveOneOut needs no gradient of f"
+            )
 
 
 def expectation(f: Callable[[Tensor], Any], dist: KSubset, estimator: Estimator, num_samples: int = 1) -> Tensor:
@@ -78,8 +102,11 @@ def expectation(f: Callable[[Tensor], Any], dist: KSubset, estimator: Estimator,
     name = type(estimator).__name__
     if num_samples < estimator.min_samples:
         raise ValueError(f"{name} needs num_samples >= {estimator.min_samples}, got {num_samples}")
-    sample = estimator.sample(dist, num_samples)
-    result = f(sample)
+    return estimator.estimate(lambda sample: _losses(f(sample), sample), dist, num_samples)
+
+
+def _losses(result: Any, sample: Tensor) -> Tensor:
+    """What f returned, as losses of the sample's device and of a floating-point type."""
     if isinstance(result, list | tuple) and any(isinstance(item, Tensor) for item in result):
         result = torch.stack([torch.as_tensor(item, device=sample.device) for item in result])
     if isinstance(result, Tensor) and result.is_floating_point():
@@ -91,9 +118,4 @@ def expectation(f: Callable[[Tensor], Any], dist: KSubset, estimator: Estimator,
             f"f must map subsets of shape {tuple(sample.shape)} to losses of shape {tuple(sample.shape[:-1])}, "
             f"got {tuple(loss.shape)}"
         )
-    if estimator.pathwise and sample.requires_grad and not loss.requires_grad:
-        raise ValueError(
-            f"{name} sends the gradient through f, but the losses that f returned have none; "
-            "LeaveOneOut needs no gradient of f"
-        )
-    return estimator.surrogate(loss, sample, dist).mean(0)
+    return loss

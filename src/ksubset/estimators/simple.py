@@ -1,0 +1,28 @@
+"""SIMPLE: exact samples forward, exact inclusion probabilities backward."""
+
+from dataclasses import dataclass
+
+from torch import Tensor
+
+from ksubset.distribution import KSubset
+from ksubset.estimators.base import Estimator
+
+__all__ = ["SIMPLE"]
+
+
+@dataclass(frozen=True)
+class SIMPLE(Estimator):
+    r"""The gradient of the sample, approximated by that of the inclusion probabilities.
+
+    .. math:: \nabla_w \pi\; \nabla_z f(z) = \operatorname{Cov}(z)\, \nabla_z f(z)
+
+    Biased, unless f is affine also between the subsets; the bias does not fall with the number of samples. f must be
+    differentiable, and sees hard subsets only. The samples are exact, where published code draws them by Gumbel top-k.
+
+    References:
+        Ahmed, Zeng, Niepert and Van den Broeck (2023), SIMPLE: A Gradient Estimator for k-Subset Sampling,
+        https://arxiv.org/abs/2210.01941.
+    """
+
+    def sample(self, dist: KSubset, num_samples: int) -> Tensor:
+        return dist.sample((num_samples,)) + (dist.mean - dist.mean.detach())
