@@ -53,7 +53,7 @@ def test_finished_runs_can_be_skipped(tmp_path: Path) -> None:
     ("arguments", "message"),
     [
         (["--dataset", "cifar"], "error: dataset: expected one of digits, mnist, fashion-mnist, kmnist, got 'cifar'"),
-        (["--method", "magic"], "error: method: expected one of gs, stgs, sfess, sfess-v, got 'magic'"),
+        (["--method", "magic"], "error: method: expected one of gs, stgs, sfess, sfess-v, simple, imle, ncpss, hybrid, got 'magic'"),
         (["--epochs", "0"], "error: epochs: expected an integer >= 1, got 0"),
         (
             ["--method", "gs", "--method", "sfess-v", "--samples", "1"],

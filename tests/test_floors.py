@@ -11,9 +11,10 @@ ALLOWED = {
     "numerics": set(),
     "distribution": {"numerics"},
     "estimators": {"numerics", "distribution"},
-    "experiments": {"", "numerics", "distribution", "estimators"},
+    "experiments": {"", "schedules", "numerics", "distribution", "estimators"},
     "cli": {"experiments"},
-    "": {"distribution", "estimators"},
+    "schedules": set(),
+    "": {"distribution", "estimators", "schedules"},
 }
 FILES = sorted(SOURCE.rglob("*.py"))
 

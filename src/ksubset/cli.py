@@ -66,7 +66,7 @@ def _options_of_config(command: _Command) -> _Command:
     types = typing.get_type_hints(RunConfig)
     options = []
     for field in dataclasses.fields(RunConfig):
-        kind = int if field.name == "k" else types[field.name]
+        kind = next(iter(typing.get_args(types[field.name])), types[field.name])  # int, for an int that may be None
         option = typer.Option(
             f"--{field.name.replace('_', '-')}",
             help=field.metadata["help"] + ("" if field.default is None else f" (default: {field.default})"),

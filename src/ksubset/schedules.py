@@ -68,7 +68,7 @@ class LinearSchedule(Schedule):
     """Equal steps from `start` to `end`."""
 
     def _between(self, share: float) -> float:
-        return self.start + share * (self.end - self.start)
+        return (1 - share) * self.start + share * self.end
 
 
 @dataclass(frozen=True)

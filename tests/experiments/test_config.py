@@ -24,6 +24,8 @@ def test_every_knob_is_explained() -> None:
         ("task", 3, "a string"),
         ("k", 0, "an integer >= 1"),
         ("k", 2.5, "an integer >= 1"),
+        ("k_start", 0, "an integer >= 1"),
+        ("k_until", 0.0, "a number in (0, 1]"),
         ("epochs", 0, "an integer >= 1"),
         ("samples", True, "an integer >= 1"),
         ("seed", -1, "an integer >= 0"),

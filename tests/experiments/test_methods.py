@@ -1,25 +1,40 @@
+from typing import Any
+
 import pytest
 
-from ksubset.estimators import GumbelTopK, LeaveOneOut, ScoreFunction
+from ksubset.estimators import IMLE, NCPSS, SIMPLE, GumbelTopK, Hybrid, LeaveOneOut, ScoreFunction
 from ksubset.experiments import methods
+from ksubset.experiments.config import RunConfig
 
 
-def test_names_and_estimators_of_the_paper() -> None:
-    assert [method.label for method in methods.METHODS.values()] == ["GS", "STGS", "SFESS", "SFESS-V"]
-    relaxed = methods.find("gs").estimator(0.3)
-    hard = methods.find("stgs").estimator(0.3)
-    assert isinstance(relaxed, GumbelTopK)
-    assert isinstance(hard, GumbelTopK)
-    assert (relaxed.temperature, relaxed.straight_through) == (0.3, False)
-    assert (hard.temperature, hard.straight_through) == (0.3, True)
-    assert isinstance(methods.find("sfess").estimator(0.3), ScoreFunction)
-    assert isinstance(methods.find("sfess-v").estimator(0.3), LeaveOneOut)
+def at(name: str, progress: float, **knobs: Any) -> Any:
+    return methods.find(name).prepare(RunConfig(**knobs))(progress)
+
+
+def test_names_and_estimators() -> None:
+    labels = ["GS", "STGS", "SFESS", "SFESS-V", "SIMPLE", "I-MLE", "NCPSS", "Hybrid"]
+    assert [method.label for method in methods.METHODS.values()] == labels
+    classes = [GumbelTopK, GumbelTopK, ScoreFunction, LeaveOneOut, SIMPLE, IMLE, NCPSS, Hybrid]
+    assert [type(at(name, 0.0)) for name in methods.METHODS] == classes
 
 
 def test_the_temperature_falls_exponentially() -> None:
-    assert [methods.annealed(progress, 1.0, 0.01) for progress in (0, 0.5, 1)] == pytest.approx([1, 0.1, 0.01])
+    assert [at("gs", progress) for progress in (0, 1)] == [GumbelTopK(1.0), GumbelTopK(0.01)]
+    assert at("stgs", 0.5).straight_through
+    assert at("stgs", 0.5).temperature == pytest.approx(0.1)
+
+
+def test_what_remembers_is_one_for_a_run() -> None:
+    run = methods.find("hybrid").prepare(RunConfig())
+    assert run(0.0) is run(1.0)
+    assert run(0.0) is not at("hybrid", 0.0)
+
+
+def test_the_step_of_implicit_maximum_likelihood_undoes_the_mean_over_examples() -> None:
+    assert at("imle", 0.0).beta == IMLE().beta
+    assert at("imle", 0.0, subsets_per="example", batch_size=64).beta == 64 * IMLE().beta
 
 
 def test_an_unknown_method_lists_the_known() -> None:
-    with pytest.raises(ValueError, match="expected one of gs, stgs, sfess, sfess-v, got 'magic'"):
+    with pytest.raises(ValueError, match=r"expected one of gs, stgs, sfess, .*, hybrid, got 'magic'"):
         methods.find("magic")

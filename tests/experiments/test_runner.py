@@ -79,17 +79,37 @@ def test_initial_logits_and_optimizer_are_the_papers() -> None:
     assert (network["lr"], network["betas"], network["weight_decay"]) == (1e-4, (0.9, 0.999), 1e-4)
 
 
-def test_the_temperature_reaches_its_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_schedule_goes_from_its_start_to_its_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     seen = []
-    method = METHODS["gs"]
+    method = METHODS["sfess-v"]
 
-    def estimator(temperature: float) -> Any:
-        seen.append(temperature)
-        return method.estimator(temperature)
+    def prepare(config: RunConfig) -> Any:
+        return lambda progress: seen.append(progress) or method.prepare(config)(progress)
 
-    monkeypatch.setitem(METHODS, "gs", dataclasses.replace(method, estimator=estimator))
-    runner.run(dataclasses.replace(QUICK, method="gs", epochs=3), tmp_path)
-    assert seen[-3:] == pytest.approx([1.0, 0.1, 0.01])
+    monkeypatch.setitem(METHODS, "sfess-v", dataclasses.replace(method, prepare=prepare))
+    runner.run(dataclasses.replace(QUICK, epochs=3), tmp_path)
+    assert seen[-3:] == [0.0, 0.5, 1.0]
+
+
+@pytest.mark.parametrize("method", ["sfess-v", "simple"])
+def test_the_size_is_annealed_to_its_target(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, method: str) -> None:
+    sizes = []
+    original = runner.KSubset.sample
+
+    def sample(self: Any, *arguments: Any, **options: Any) -> Any:
+        sizes.append(self.k)
+        return original(self, *arguments, **options)
+
+    monkeypatch.setattr(runner.KSubset, "sample", sample)
+    config = dataclasses.replace(QUICK, method=method, epochs=5, k=10, k_start=40, k_until=0.5)
+    record = runner.run(config, tmp_path)
+    assert list(dict.fromkeys(sizes)) == [40, 20, 10]
+    assert len(record.selected) == 10
+
+
+def test_a_start_size_beyond_the_pixels() -> None:
+    with pytest.raises(ValueError, match="k_start: expected at most the 64 pixels of digits, got 65"):
+        runner.resolve(RunConfig(dataset="digits", k_start=65))
 
 
 def test_an_interrupt_leaves_a_usable_record(tmp_path: Path) -> None:

@@ -10,7 +10,6 @@ is unbiased for every :math:`\beta`, every scale :math:`\alpha` and every baseli
 """
 
 import abc
-import numbers
 from collections.abc import Callable
 
 import torch
@@ -89,11 +88,11 @@ class ReplayedSlope(Slope):
     differentiates = False
 
     def __init__(self, memory: int = 512) -> None:
-        if isinstance(memory, bool) or not isinstance(memory, numbers.Integral):
+        if isinstance(memory, bool) or not isinstance(memory, int):
             raise TypeError(f"memory must be an integer, got {memory!r}")
         if memory < 8:
             raise ValueError(f"memory must be 8 or more, got {memory}")
-        self.memory = int(memory)
+        self.memory = memory
         self._evaluations: tuple[Tensor, Tensor] | None = None
         self._slope: Tensor | None = None
         self._new = 0
@@ -137,7 +136,8 @@ def _ridge(x: Tensor, y: Tensor) -> Tensor:
     strengths = square.max().clamp(min=torch.finfo(x.dtype).tiny) * torch.logspace(-6, 2, 33).to(x)
     left_out = strengths[:, None] / (square + strengths[:, None])
     criterion = (left_out * target).square().sum(-1) / left_out.sum(-1).square()
-    return x.mT @ (u @ (target / (square + strengths[criterion.argmin()])))
+    slope: Tensor = x.mT @ (u @ (target / (square + strengths[criterion.argmin()])))
+    return slope
 
 
 class Hybrid(Estimator):
@@ -208,8 +208,9 @@ class Hybrid(Estimator):
     def _scale(self, explained: Tensor, spread: Tensor) -> Tensor:
         """The best scale of each row `(*B)` by all measurements but its own; remembers the new ones."""
         explained, spread = (torch.where((explained + spread).isfinite(), x.double(), 0.0) for x in (explained, spread))
-        past = (0.0, 0.0) if self._measured is None else (x.to(spread.device) for x in self._measured)
-        sums = [total + new.sum() for total, new in zip(past, (explained, spread), strict=True)]
+        sums = explained.sum(), spread.sum()
+        if self._measured is not None:
+            sums = sums[0] + self._measured[0].to(spread.device), sums[1] + self._measured[1].to(spread.device)
         self._measured = _DECAY * sums[0], _DECAY * sums[1]
         best = (sums[0] - explained) / (sums[1] - spread)
         # Where nothing was measured yet, 0/0.

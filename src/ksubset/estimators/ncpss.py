@@ -1,7 +1,6 @@
 """Neural conditional Poisson subset sampling: subsets of about k items, of a size that can be learned."""
 
 import math
-import numbers
 from dataclasses import dataclass
 
 import torch
@@ -9,6 +8,7 @@ from torch import Tensor
 
 from ksubset.distribution import KSubset
 from ksubset.estimators.base import Estimator
+from ksubset.numerics.checks import all_known
 from ksubset.numerics.tilt import sizes
 
 __all__ = ["NCPSS"]
@@ -38,7 +38,7 @@ class NCPSS(Estimator):
 
     Raises:
         TypeError: `size` is no floating-point tensor, or `rounds` no integer.
-        ValueError: `rounds` is below 1.
+        ValueError: `rounds` is below 1; or, when used, a size is outside of [0, n].
     """
 
     size: Tensor | None = None
@@ -47,7 +47,7 @@ class NCPSS(Estimator):
     def __post_init__(self) -> None:
         if self.size is not None and not (isinstance(self.size, Tensor) and self.size.is_floating_point()):
             raise TypeError(f"size must be a floating-point tensor or None, got {self.size!r}")
-        if isinstance(self.rounds, bool) or not isinstance(self.rounds, numbers.Integral):
+        if isinstance(self.rounds, bool) or not isinstance(self.rounds, int):
             raise TypeError(f"rounds must be an integer, got {self.rounds!r}")
         if self.rounds < 1:
             raise ValueError(f"rounds must be 1 or more, got {self.rounds}")
@@ -56,7 +56,7 @@ class NCPSS(Estimator):
         logits = dist.logits
         dtype = torch.promote_types(logits.dtype, torch.float32)
         free = logits.isfinite()
-        size = sizes(dist.k, logits) if self.size is None else self.size.to(logits.device).expand(dist.batch_shape)
+        size = sizes(dist.k, logits) if self.size is None else _checked(self.size, dist)
         # Infinite logits fix their items, which leaves the rest to the others.
         open_places = (size.to(dtype) - logits.isposinf().sum(-1))[..., None]
         p = torch.where(free, logits, 0.0).to(dtype).sigmoid()
@@ -70,6 +70,13 @@ class NCPSS(Estimator):
                 chosen = chosen + add - drop
         sample = torch.where(free, chosen + (q - q.detach()), (logits == math.inf).to(dtype))
         return sample.to(logits.dtype)
+
+
+def _checked(size: Tensor, dist: KSubset) -> Tensor:
+    n = dist.event_shape[0]
+    if all_known((size >= 0) & (size <= n)) is False:
+        raise ValueError(f"size must be between 0 and the number of items, {n}, got {size.tolist()}")
+    return size.to(dist.logits.device).expand(dist.batch_shape)
 
 
 def _scaled(p: Tensor, allowed: Tensor, total: Tensor) -> Tensor:

@@ -31,8 +31,10 @@ class RunConfig:
         "classification", "classification or reconstruction: what the network does with the selected pixels"
     )
     dataset: str = _knob("digits", "digits, mnist, fashion-mnist or kmnist")
-    method: str = _knob("sfess-v", "gs, stgs, sfess or sfess-v: gradient estimator, by the paper's name")
+    method: str = _knob("sfess-v", "gs, stgs, sfess, sfess-v, simple, imle, ncpss or hybrid: gradient estimator")
     k: int | None = _knob(None, "number of selected pixels; by default the data set's own (30, and 10 for digits)")
+    k_start: int | None = _knob(None, "size of the subsets in the first epoch, annealed to k; by default k itself")
+    k_until: float = _knob(0.5, "share of the epochs after which the annealed size has reached k, exponentially")
     epochs: int = _knob(500, "passes over the training data")
     samples: int = _knob(5, "subsets M drawn for a gradient")
     subsets_per: str = _knob("batch", "draw the M subsets per 'batch' (the paper) or per 'example'")
@@ -49,6 +51,8 @@ class RunConfig:
         for name in ("task", "dataset", "method"):
             self._check(name, isinstance(getattr(self, name), str), "a string")
         self._check("k", self.k is None or self._whole("k", 1), "an integer >= 1, or None for the data set's own")
+        self._check("k_start", self.k_start is None or self._whole("k_start", 1), "an integer >= 1, or None for k")
+        self._check("k_until", self._number("k_until") and 0 < self.k_until <= 1, "a number in (0, 1]")
         for name, least in (("epochs", 1), ("samples", 1), ("seed", 0), ("batch_size", 1)):
             self._check(name, self._whole(name, least), f"an integer >= {least}")
         self._check("subsets_per", self.subsets_per in SUBSETS_PER, f"one of {', '.join(SUBSETS_PER)}")
@@ -72,8 +76,9 @@ class RunConfig:
             raise ValueError(f"{name}: expected {expected}, got {getattr(self, name)!r}")
 
     def digest(self) -> str:
-        """Eight hexadecimal digits that change with any knob."""
-        text = json.dumps(dataclasses.asdict(self), sort_keys=True)
+        """Eight hexadecimal digits that change with any knob, and stay when a later version brings another one."""
+        defaults = {field.name: field.default for field in dataclasses.fields(self)}
+        text = json.dumps({n: v for n, v in dataclasses.asdict(self).items() if v != defaults[n]}, sort_keys=True)
         return hashlib.sha256(text.encode()).hexdigest()[:8]
 
     def name(self) -> str:

@@ -1,4 +1,4 @@
-"""The paper's method names, and the estimator behind each of them.
+"""Method names of the command line, and the estimator behind each of them.
 
 A new method is one entry of :data:`METHODS`.
 """
@@ -6,29 +6,60 @@ A new method is one entry of :data:`METHODS`.
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from ksubset.estimators import Estimator, GumbelTopK, LeaveOneOut, ScoreFunction
+from ksubset.estimators import IMLE, NCPSS, SIMPLE, Estimator, GumbelTopK, Hybrid, LeaveOneOut, ScoreFunction
+from ksubset.experiments.config import RunConfig
+from ksubset.schedules import ExponentialSchedule
 
-__all__ = ["METHODS", "Method", "annealed", "find"]
+__all__ = ["METHODS", "Method", "find"]
+
+Factory = Callable[[RunConfig], Callable[[float], Estimator]]
 
 
 @dataclass(frozen=True)
 class Method:
-    """A column of the paper's tables.
+    """A column of the tables.
 
     Arguments:
         label: the column's head in tables and figures.
-        estimator: gives the estimator for a temperature; methods without one ignore it.
+        prepare: gives, for a run, the estimator after a share in [0, 1] of its training.
     """
 
     label: str
-    estimator: Callable[[float], Estimator]
+    prepare: Factory
+
+
+def _relaxed(straight_through: bool) -> Factory:
+    def prepare(config: RunConfig) -> Callable[[float], Estimator]:
+        temperature = ExponentialSchedule(config.temperature_start, config.temperature_end)
+        return lambda progress: GumbelTopK(temperature(progress), straight_through)
+
+    return prepare
+
+
+def _fixed(build: Callable[[], Estimator]) -> Factory:
+    def prepare(_: RunConfig) -> Callable[[float], Estimator]:
+        estimator = build()  # one for the whole run, as some remember
+        return lambda _: estimator
+
+    return prepare
+
+
+def _imle(config: RunConfig) -> Callable[[float], Estimator]:
+    # The training averages the examples' losses, and beta belongs to the loss of a single subset.
+    examples = config.batch_size if config.subsets_per == "example" else 1
+    estimator = IMLE(beta=IMLE.beta * examples)
+    return lambda _: estimator
 
 
 METHODS = {
-    "gs": Method("GS", GumbelTopK),
-    "stgs": Method("STGS", lambda temperature: GumbelTopK(temperature, straight_through=True)),
-    "sfess": Method("SFESS", lambda _: ScoreFunction()),
-    "sfess-v": Method("SFESS-V", lambda _: LeaveOneOut()),
+    "gs": Method("GS", _relaxed(straight_through=False)),
+    "stgs": Method("STGS", _relaxed(straight_through=True)),
+    "sfess": Method("SFESS", _fixed(ScoreFunction)),
+    "sfess-v": Method("SFESS-V", _fixed(LeaveOneOut)),
+    "simple": Method("SIMPLE", _fixed(SIMPLE)),
+    "imle": Method("I-MLE", _imle),
+    "ncpss": Method("NCPSS", _fixed(NCPSS)),
+    "hybrid": Method("Hybrid", _fixed(Hybrid)),
 }
 
 
@@ -41,11 +72,3 @@ def find(name: str) -> Method:
     if name not in METHODS:
         raise ValueError(f"method: expected one of {', '.join(METHODS)}, got {name!r}")
     return METHODS[name]
-
-
-def annealed(progress: float, start: float, end: float) -> float:
-    """The temperature after a share ``progress`` in [0, 1] of the training, exponential from ``start`` to ``end``.
-
-    Source: the paper's appendix on optimization and hyperparameters.
-    """
-    return float(start * (end / start) ** progress)

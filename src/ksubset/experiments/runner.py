@@ -23,6 +23,7 @@ from ksubset.experiments import datasets, methods, records, tasks
 from ksubset.experiments.config import RunConfig
 from ksubset.experiments.records import Record
 from ksubset.experiments.tasks.base import Network, Task
+from ksubset.schedules import ExponentialSchedule
 
 __all__ = ["Progress", "resolve", "run"]
 
@@ -44,7 +45,11 @@ def resolve(config: RunConfig) -> RunConfig:
     k = source.k if config.k is None else config.k
     if k >= source.side**2:
         raise ValueError(f"k: expected less than the {source.side**2} pixels of {config.dataset}, got {k}")
-    least = method.estimator(config.temperature_start).min_samples
+    if config.k_start is not None and config.k_start > source.side**2:
+        raise ValueError(
+            f"k_start: expected at most the {source.side**2} pixels of {config.dataset}, got {config.k_start}"
+        )
+    least = method.prepare(config)(0.0).min_samples
     if config.samples < least:
         raise ValueError(f"samples: {config.method} needs at least {least}, got {config.samples}")
     return dataclasses.replace(config, k=k)
@@ -117,7 +122,8 @@ class _Training:
     def __init__(self, config: RunConfig, data: datasets.DataSplit, task: Task, device: torch.device) -> None:
         self.config, self.task = config, task
         self.k = data.k if config.k is None else config.k
-        self.method = methods.find(config.method)
+        self.estimator = methods.find(config.method).prepare(config)
+        self.size = ExponentialSchedule(config.k_start or self.k, self.k, config.k_until)
         self.train = (data.train_images.to(device), data.train_labels.to(device))
         self.validation = (data.validation_images.to(device), data.validation_labels.to(device))
         self.test = (data.test_images.to(device), data.test_labels.to(device))
@@ -143,10 +149,10 @@ class _Training:
         config = self.config
         images, labels = self.train
         done = (number - 1) / max(config.epochs - 1, 1)
-        estimator = self.method.estimator(methods.annealed(done, config.temperature_start, config.temperature_end))
+        estimator, size = self.estimator(done), self.size.rounded(done)
         shared = config.subsets_per == "batch"
         # Hard subsets that need no gradient let the first layer skip the columns that are not selected.
-        k = self.k if shared and not estimator.pathwise else None
+        k = size if shared and not estimator.pathwise else None
         sums: dict[str, Tensor] = {}
         self.network.train()
         for index in torch.randperm(len(images), generator=self.order, device=images.device).split(config.batch_size):
@@ -163,7 +169,7 @@ class _Training:
                     _add(sums, {"loss": loss.sum(), "losses": torch.tensor(loss.numel())})
                 return loss.mean(-1) if shared else loss
 
-            dist = KSubset(self.k, logits=self.logits, validate_args=False)
+            dist = KSubset(size, logits=self.logits, validate_args=False)
             if not shared:
                 dist = dist.expand((len(x),))
             loss = expectation(loss_of, dist, estimator, config.samples).mean()
