@@ -15,8 +15,32 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 
 from oracle import FALSE_ALARM, binomial_p_value, gradient, recursion, z_limit
 
-from ksubset import GumbelTopK, KSubset, LeaveOneOut, ScoreFunction, expectation
+from ksubset import (
+    IMLE,
+    NCPSS,
+    SIMPLE,
+    GumbelTopK,
+    Hybrid,
+    KSubset,
+    LeaveOneOut,
+    ScoreFunction,
+    SlopeAtMean,
+    SlopeAtSamples,
+    expectation,
+)
 from ksubset.numerics import inclusion_probabilities, log_normalizer
+
+ESTIMATORS = (
+    ScoreFunction(),
+    LeaveOneOut(),
+    GumbelTopK(0.5),
+    GumbelTopK(0.5, straight_through=True),
+    IMLE(2.5),
+    SIMPLE(),
+    NCPSS(),
+    Hybrid(SlopeAtMean()),
+    Hybrid(SlopeAtSamples()),
+)
 
 
 def normaliser(device: str) -> bool:
@@ -67,7 +91,7 @@ def estimators(device: str) -> bool:
         return torch.cos(2 * (z * weights.to(z.device)).sum(-1))
 
     verdicts = []
-    for estimator in (ScoreFunction(), LeaveOneOut(), GumbelTopK(0.5), GumbelTopK(0.5, straight_through=True)):
+    for estimator in ESTIMATORS:
         rows = logits.to(device).repeat(500_000, 1).requires_grad_()
         expectation(f, KSubset(3, rows), estimator, 4).sum().backward()
         assert rows.grad is not None
@@ -78,11 +102,11 @@ def estimators(device: str) -> bool:
 
 
 def training_step_without_synchronisation(device: str) -> bool:
-    """A step of the score-function estimators under torch's own watch for calls that make the host wait."""
+    """A step of each estimator under torch's own watch for calls that make the host wait."""
     logits = torch.zeros(784, device=device, requires_grad=True)
     optimizer = torch.optim.Adam([logits], fused=True)
     values = torch.randn(784, device=device)
-    for estimator in (ScoreFunction(), LeaveOneOut(), GumbelTopK(0.5), GumbelTopK(0.5, straight_through=True)):
+    for estimator in ESTIMATORS:
         for watch in ("default", "error"):  # the first step may set up what later ones find
             torch.cuda.set_sync_debug_mode(watch)
             try:

@@ -1,39 +1,11 @@
 """Learning with k-subsets: exactly k of n items, chosen inside a model that is trained by gradients."""
 
+from ksubset import estimators
 from ksubset.distribution import KSubset
-from ksubset.estimators import (
-    IMLE,
-    NCPSS,
-    SIMPLE,
-    Estimator,
-    GumbelTopK,
-    Hybrid,
-    LeaveOneOut,
-    ReplayedSlope,
-    ScoreFunction,
-    SlopeAtMean,
-    SlopeAtSamples,
-    expectation,
-)
+from ksubset.estimators import *  # noqa: F403 - a new estimator is exported in one place
 from ksubset.schedules import ExponentialSchedule, LinearSchedule
 
-__all__ = [
-    "IMLE",
-    "NCPSS",
-    "SIMPLE",
-    "Estimator",
-    "ExponentialSchedule",
-    "GumbelTopK",
-    "Hybrid",
-    "KSubset",
-    "LeaveOneOut",
-    "LinearSchedule",
-    "ReplayedSlope",
-    "ScoreFunction",
-    "SlopeAtMean",
-    "SlopeAtSamples",
-    "__version__",
-    "expectation",
-]
+__all__ = ["ExponentialSchedule", "KSubset", "LinearSchedule", "__version__"]
+__all__ += estimators.__all__
 
 __version__ = "0.1.0"

@@ -7,8 +7,17 @@ import torch
 from oracle import gradient
 from torch import Tensor
 
-from ksubset import Estimator, Hybrid, KSubset, LeaveOneOut, ReplayedSlope, SlopeAtMean, SlopeAtSamples, expectation
-from ksubset.estimators import Slope
+from ksubset import (
+    Estimator,
+    Hybrid,
+    KSubset,
+    LeaveOneOut,
+    ReplayedSlope,
+    Slope,
+    SlopeAtMean,
+    SlopeAtSamples,
+    expectation,
+)
 
 N, K = 8, 3
 LOGITS = torch.tensor([0.8, -0.5, 0.3, -1.0, 0.0, 0.6, -0.2, 1.1], dtype=torch.float64)

@@ -102,7 +102,7 @@ class ReplayedSlope(Slope):
 
     def __call__(self, f: Callable[[Tensor], Tensor], sample: Tensor, loss: Tensor, dist: KSubset) -> Tensor:
         n = sample.shape[-1]
-        slope = torch.zeros(n) if self._slope is None else self._slope
+        slope = sample.new_zeros(n) if self._slope is None else self._slope
         if len(slope) != n:
             raise ValueError(
                 f"this ReplayedSlope remembers subsets of {len(slope)} items, got {n}: take a new one for a new problem"
@@ -133,7 +133,8 @@ def _ridge(x: Tensor, y: Tensor) -> Tensor:
     square, u = torch.linalg.eigh(x @ x.mT)
     square = square.clamp(min=0)
     target = u.mT @ y
-    strengths = square.max().clamp(min=torch.finfo(x.dtype).tiny) * torch.logspace(-6, 2, 33).to(x)
+    grid = torch.logspace(-6, 2, 33, dtype=x.dtype, device=x.device)
+    strengths = square.max().clamp(min=torch.finfo(x.dtype).tiny) * grid
     left_out = strengths[:, None] / (square + strengths[:, None])
     criterion = (left_out * target).square().sum(-1) / left_out.sum(-1).square()
     slope: Tensor = x.mT @ (u @ (target / (square + strengths[criterion.argmin()])))
