@@ -134,7 +134,7 @@ def _ridge(x: Tensor, y: Tensor) -> Tensor:
     square = square.clamp(min=0)
     target = u.mT @ y
     grid = torch.logspace(-6, 2, 33, dtype=x.dtype, device=x.device)
-    strengths = square.max().clamp(min=torch.finfo(x.dtype).tiny) * grid
+    strengths = square.max().clamp(min=1e-30) * grid
     left_out = strengths[:, None] / (square + strengths[:, None])
     criterion = (left_out * target).square().sum(-1) / left_out.sum(-1).square()
     slope: Tensor = x.mT @ (u @ (target / (square + strengths[criterion.argmin()])))

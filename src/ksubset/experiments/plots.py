@@ -11,6 +11,7 @@ from typing import Any
 import torch
 
 from ksubset import KSubset
+from ksubset.experiments.methods import METHODS
 from ksubset.experiments.records import Record, describe, group, latest
 
 try:
@@ -24,8 +25,8 @@ except ModuleNotFoundError as error:
 __all__ = ["plot"]
 
 # Okabe and Ito's colours, told apart by colour-blind readers too.
-_COLOURS = ("#0072B2", "#56B4E9", "#E69F00", "#D55E00", "#009E73", "#CC79A7", "#000000")
-_METHODS = ("GS", "STGS", "SFESS", "SFESS-V")
+_COLOURS = ("#0072B2", "#56B4E9", "#E69F00", "#D55E00", "#009E73", "#CC79A7", "#000000", "#999999")
+_METHODS = tuple(method.label for method in METHODS.values())
 _DATASETS = ("MNIST", "Fashion-MNIST", "KMNIST")
 _ROWS = {"psnr": "PSNR (dB)", "accuracy": "accuracy"}
 _PARTS = {"train": "training", "validation": "validation"}
@@ -111,7 +112,8 @@ def _convergence(records: Sequence[Record], part: str, protocol: str) -> Figure:
                 _band(panel, seeds, part, metric, label=method, colour=colour)
     lines = {line.get_label(): line for panel in axes.flat for line in panel.get_lines()}
     shown = [method for method in methods if method in lines]
-    figure.legend([lines[method] for method in shown], shown, loc="outside lower center", ncols=len(shown))
+    columns = min(len(shown), 4 * len(datasets))
+    figure.legend([lines[method] for method in shown], shown, loc="outside lower center", ncols=columns)
     several = len({record.config.seed for record in measured}) > 1
     bands = "\nbands: two standard deviations over seeds" if several else ""
     figure.suptitle(protocol + bands, fontsize="x-small", wrap=True)

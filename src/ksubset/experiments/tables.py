@@ -24,9 +24,9 @@ def results(records: Iterable[Record]) -> str:
     finished, left_out = _finished(records)
     paper = _paper()
     published = paper["results"]
-    columns = _columns(finished, paper["methods"])
     blocks, notes = [], []
     for protocol, members in group(finished, lambda record: describe(record.config)).items():
+        columns = _columns(members, paper["methods"])
         lines = _head(["Metric", "Dataset", "Source", *columns])
         for metric, title in _METRICS.items():
             measured = [record for record in members if metric in record.test]
@@ -66,9 +66,9 @@ def runtime(records: Iterable[Record]) -> str:
     finished, left_out = _finished(records)
     paper = _paper()
     published = paper["runtime"]
-    columns = _columns(finished, paper["methods"])
     blocks = []
     for protocol, members in group(finished, lambda record: describe(record.config)).items():
+        columns = _columns(members, paper["methods"])
         lines = _head(["Metric", "Task", "Source", *columns])
         by_device = group(members, lambda record: record.device)
         for title, seconds in (

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from ksubset.experiments.extras import require
+from ksubset.extras import require
 from ksubset.experiments.tasks.base import Network, SelectLinear, Task
 
 __all__ = ["Reconstruction", "ReconstructionNetwork"]
