@@ -78,7 +78,7 @@ def test_compile(logits: Tensor, dtype: torch.dtype) -> None:
     z = KSubset(2, logits).sample()
 
     def work(w: Tensor) -> tuple[Tensor, ...]:
-        dist = KSubset(2, w, validate_args=False)
+        dist = KSubset(2, w)
         return dist.log_prob(z), dist.mean, dist.entropy(), dist.log_normalizer, dist.sample((7,))
 
     # aot_eager traces all of it without a graph break; generating code needs a C++ compiler, which is not everywhere.
@@ -93,7 +93,7 @@ def test_compile_a_training_step(estimator: LeaveOneOut | ScoreFunction) -> None
     logits = torch.zeros(6, requires_grad=True)
 
     def loss(w: Tensor) -> Tensor:
-        dist = KSubset(2, w, validate_args=False)
+        dist = KSubset(2, w)
         return expectation(lambda z: (z * torch.arange(6)).sum(-1), dist, estimator, 200)
 
     torch.compile(loss, fullgraph=True, backend="aot_eager")(logits).backward()
@@ -108,7 +108,7 @@ def test_export() -> None:
             self.logits = torch.nn.Parameter(torch.randn(6))
 
         def forward(self, x: Tensor) -> Tensor:
-            return x * KSubset(2, self.logits, validate_args=False).mean
+            return x * KSubset(2, self.logits).mean
 
     gate, x = Gate(), torch.randn(4, 6)
     exported = torch.export.export(gate, (x,)).module()

@@ -61,7 +61,8 @@ class KSubset(Distribution):
         logits: Log-odds `(*B, n)`; -inf excludes an item, +inf includes it.
         probs: Instead of `logits`, the parameters `theta` in [0, 1] of the Bernoulli draws, `(*B, n)`. A parameter of
             exactly 0 or 1 fixes its item and gets no gradient.
-        validate_args: Whether to check values (which waits for the device); shapes and types are always checked.
+        validate_args: Whether to check values (which waits for the device, and is left out inside of `torch.compile`);
+            shapes and types are always checked.
 
     Raises:
         TypeError: k is no integer, or the parameters are no floating-point tensor.
@@ -111,6 +112,8 @@ class KSubset(Distribution):
         else:
             self.k = int(k)
         setattr(self, name, parameter)
+        if torch.compiler.is_compiling():
+            validate_args = False  # no value can be read there, and torch's own checks cannot be traced
         super().__init__(batch_shape, parameter.shape[-1:], validate_args=validate_args)
         if self._validate_args:
             check_feasible(self.logits, self.k, name)

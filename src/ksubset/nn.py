@@ -1,0 +1,125 @@
+"""Modules that choose k of n items: parameters live in the module, probability in the distribution it returns."""
+
+import torch
+from torch import Tensor, nn
+
+from ksubset.distribution import KSubset
+from ksubset.estimators import Estimator
+from ksubset.numerics.checks import check_size
+
+__all__ = ["FeatureGate", "SubsetHead", "SubsetLayer"]
+
+
+class FeatureGate(nn.Module):
+    """The same subset distribution for every input: n free logits, at first 0.
+
+    Arguments:
+        n: Number of items.
+        k: Size of the subsets.
+        validate_args: As of `KSubset`.
+        device, dtype: Of the logits.
+
+    Raises:
+        TypeError, ValueError: As `KSubset` says of k and n.
+
+    Shapes:
+        -> `KSubset` with logits `(n)`.
+
+    Example:
+        >>> gate = FeatureGate(784, k=30)
+        >>> gate()
+        KSubset(k: 30, logits: (784,))
+    """
+
+    def __init__(
+        self,
+        n: int,
+        k: int,
+        validate_args: bool | None = None,
+        device: torch.device | str | None = None,
+        dtype: torch.dtype | None = None,
+    ) -> None:
+        super().__init__()
+        self.logits = nn.Parameter(torch.zeros(n, device=device, dtype=dtype))
+        check_size(self.logits, k)
+        self.k = k
+        self.validate_args = validate_args
+
+    def forward(self) -> KSubset:
+        return KSubset(self.k, self.logits, validate_args=self.validate_args)
+
+    def extra_repr(self) -> str:
+        return f"n={len(self.logits)}, k={self.k}"
+
+
+class SubsetHead(nn.Module):
+    """A subset distribution for each input, from the logits that a network gives it.
+
+    Arguments:
+        k: Size of the subsets.
+        score: Maps inputs to logits `(*B, n)`.
+        validate_args: As of `KSubset`.
+
+    Shapes:
+        input as `score` takes it -> `KSubset` with logits `(*B, n)`.
+
+    Example:
+        >>> head = SubsetHead(2, nn.Linear(16, 5))
+        >>> head(torch.zeros(8, 16))
+        KSubset(k: 2, logits: (8, 5))
+    """
+
+    def __init__(self, k: int, score: nn.Module, validate_args: bool | None = None) -> None:
+        super().__init__()
+        self.k = k
+        self.score = score
+        self.validate_args = validate_args
+
+    def forward(self, *inputs: Tensor) -> KSubset:
+        return KSubset(self.k, self.score(*inputs), validate_args=self.validate_args)
+
+    def extra_repr(self) -> str:
+        return f"k={self.k}"
+
+
+class SubsetLayer(nn.Module):
+    """Logits to subsets, for `nn.Sequential`: a sample for each row in training, the likeliest subset in evaluation.
+
+    Arguments:
+        k: Size of the subsets.
+        estimator: One whose gradient flows through its sample, such as `SIMPLE()` or `GumbelTopK(0.5)`.
+
+    Raises:
+        TypeError: `estimator` is no `Estimator`.
+        ValueError: Its gradient does not flow through the sample; `expectation` is the door to those.
+
+    Shapes:
+        logits `(*B, n)` -> `(*B, n)`.
+
+    Example:
+        >>> from ksubset import SIMPLE
+        >>> model = nn.Sequential(nn.Linear(16, 64), SubsetLayer(8, SIMPLE()), nn.Linear(64, 1))
+        >>> model(torch.randn(4, 16)).shape
+        torch.Size([4, 1])
+    """
+
+    def __init__(self, k: int, estimator: Estimator) -> None:
+        super().__init__()
+        if not isinstance(estimator, Estimator):
+            raise TypeError(f"estimator must be an instance of Estimator, such as SIMPLE(), got {estimator!r}")
+        # Those that override another hook are not told by their sample alone.
+        hooks = (type(estimator).estimate, type(estimator).surrogate)
+        if not estimator.pathwise or hooks != (Estimator.estimate, Estimator.surrogate):
+            raise ValueError(
+                f"a SubsetLayer needs an estimator whose gradient flows through its sample, such as SIMPLE(), got "
+                f"{estimator!r}: that one works through ksubset.expectation alone"
+            )
+        self.k = k
+        self.estimator = estimator
+
+    def forward(self, logits: Tensor) -> Tensor:
+        dist = KSubset(self.k, logits, validate_args=False)
+        return self.estimator.sample(dist, 1).squeeze(0) if self.training else dist.mode
+
+    def extra_repr(self) -> str:
+        return f"k={self.k}, {self.estimator}"

@@ -1,0 +1,115 @@
+import copy
+import io
+import pickle
+import re
+from pathlib import Path
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from ksubset import (
+    IMLE,
+    NCPSS,
+    SIMPLE,
+    Estimator,
+    GumbelTopK,
+    Hybrid,
+    LeaveOneOut,
+    ScoreFunction,
+    SlopeAtMean,
+)
+from ksubset.nn import FeatureGate, SubsetHead, SubsetLayer
+
+PAGE = Path(__file__).parents[1] / "docs" / "nn.md"
+
+
+def test_the_examples_of_the_page_train(capsys: pytest.CaptureFixture[str]) -> None:
+    torch.manual_seed(0)
+    namespace: dict[str, object] = {}
+    for example in re.findall(r"```python\n(.*?)```", PAGE.read_text(), re.DOTALL):
+        exec(example, namespace)
+    gate, head, layer = capsys.readouterr().out.splitlines()
+    assert gate == "tensor([3, 7])"
+    assert float(head[7:-1]) > 0.95
+    assert float(layer[7 : layer.index(",")]) < 0.35
+
+
+@pytest.mark.parametrize(
+    "estimator", [SIMPLE(), IMLE(), NCPSS(), GumbelTopK(0.5, straight_through=True)], ids=lambda e: type(e).__name__
+)
+def test_a_layer_samples_in_training_and_takes_the_mode_in_evaluation(estimator: Estimator) -> None:
+    layer = SubsetLayer(2, estimator)
+    logits = torch.randn(100, 5, requires_grad=True)
+    sample = layer(logits)
+    assert sample.shape == (100, 5)
+    assert set(sample.unique().tolist()) == {0.0, 1.0}
+    (sample * torch.randn(5)).sum().backward()
+    assert logits.grad is not None
+    assert logits.grad.abs().max() > 0
+    layer.eval()
+    assert torch.equal(layer(logits).topk(2).indices.sort().values, logits.topk(2).indices.sort().values)
+
+
+@pytest.mark.parametrize("estimator", [LeaveOneOut(), ScoreFunction(), Hybrid(), Hybrid(SlopeAtMean())], ids=repr)
+def test_a_layer_refuses_what_works_through_the_loss(estimator: Estimator) -> None:
+    with pytest.raises(ValueError, match=r"that one works through ksubset\.expectation alone"):
+        SubsetLayer(2, estimator)
+
+
+def test_wrong_arguments() -> None:
+    with pytest.raises(TypeError, match="estimator must be an instance of Estimator"):
+        SubsetLayer(2, SIMPLE)  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="k must be between 0 and the number of items, 3, got 4"):
+        FeatureGate(3, 4)
+    with pytest.raises(TypeError, match="k must be an integer"):
+        FeatureGate(3, 1.5)  # type: ignore[arg-type]
+
+
+def test_state_device_and_dtype(device: torch.device) -> None:
+    gate = FeatureGate(5, 2, dtype=torch.float64, device=device)
+    assert gate().mean.dtype == torch.float64
+    assert gate.to(torch.float32)().mean.dtype == torch.float32
+    with torch.no_grad():
+        gate.logits.normal_()
+    other = FeatureGate(5, 2, device=device)
+    other.load_state_dict(gate.state_dict())
+    torch.testing.assert_close(other().mean, gate().mean)
+    file = io.BytesIO()
+    torch.save(gate.state_dict(), file)
+
+
+@pytest.mark.parametrize(
+    "module",
+    [FeatureGate(5, 2), SubsetHead(2, nn.Linear(3, 5)), SubsetLayer(2, SIMPLE())],
+    ids=lambda m: type(m).__name__,
+)
+def test_copies_and_pickles(module: nn.Module) -> None:
+    for twin in (copy.deepcopy(module), pickle.loads(pickle.dumps(module))):
+        assert repr(twin) == repr(module)
+        assert "k=2" in repr(twin)
+
+
+# torch's own tracer makes an instance of the class that it warns of.
+@pytest.mark.filterwarnings("ignore:.*should not be instantiated:DeprecationWarning")
+@pytest.mark.parametrize("training", [True, False])
+def test_compiled(training: bool) -> None:
+    class Model(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.gate, self.head = FeatureGate(6, 2), SubsetHead(3, nn.Linear(6, 6))
+            self.rest = nn.Sequential(nn.Linear(6, 6), SubsetLayer(2, SIMPLE()), nn.Linear(6, 1))
+
+        def forward(self, x: Tensor) -> Tensor:
+            return self.rest(x * self.gate().mean + self.head(x).mean)  # type: ignore[no-any-return]
+
+    model = Model().train(training)
+    compiled = torch.compile(model, fullgraph=True, backend="aot_eager")
+    x = torch.randn(4, 6)
+    value = compiled(x)
+    assert value.shape == (4, 1)
+    if training:
+        value.sum().backward()
+        assert model.gate.logits.grad is not None
+    else:
+        torch.testing.assert_close(value, model(x))
