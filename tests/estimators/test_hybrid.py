@@ -18,6 +18,7 @@ from ksubset import (
     SlopeAtSamples,
     expectation,
 )
+from ksubset.estimators.hybrid import _ridge
 
 N, K = 8, 3
 LOGITS = torch.tensor([0.8, -0.5, 0.3, -1.0, 0.0, 0.6, -0.2, 1.1], dtype=torch.float64)
@@ -44,8 +45,8 @@ def hybrid(request: pytest.FixtureRequest) -> Hybrid:
 
 
 def variance(estimator: Estimator, f: Callable[[Tensor], Tensor], num_samples: int, logits: Tensor = LOGITS) -> float:
-    """Total variance of the gradient, over the independent rows of one batch, after a batch to learn from."""
-    for rows in (100, 20_000):
+    """Total variance of the gradient, over the independent rows of one batch, after ten to learn from."""
+    for rows in (*(100,) * 10, 20_000):
         w = logits.repeat(rows, 1).requires_grad_()
         expectation(f, KSubset(K, w, validate_args=False), estimator, num_samples).sum().backward()
     assert w.grad is not None
@@ -111,6 +112,20 @@ def test_a_step_at_a_time_it_learns_too() -> None:
     assert max(errors[-10:]) < 1e-3 * sum(errors[:10]) / 10
 
 
+@pytest.mark.parametrize("shape", [(30, 8), (30, 60), (20, 20)])
+def test_the_ridge_minimises_the_criterion(shape: tuple[int, int]) -> None:
+    # The definition, with the hat matrix written out for every strength.
+    x = torch.randn(shape, dtype=torch.float64)
+    y = x @ torch.randn(shape[1], dtype=torch.float64) + torch.randn(shape[0], dtype=torch.float64)
+    largest = torch.linalg.eigvalsh(x.T @ x).max()
+    found = []
+    for strength in largest * torch.logspace(-6, 2, 33, dtype=torch.float64):
+        ridge = torch.linalg.solve(x.T @ x + strength * torch.eye(shape[1]), x.T)
+        left = y - x @ (ridge @ y)
+        found.append((float(left @ left / (len(y) - (x @ ridge).trace()) ** 2), ridge @ y))
+    torch.testing.assert_close(_ridge(x, y), min(found, key=lambda pair: pair[0])[1])
+
+
 def test_a_broken_loss_is_shown_once_and_not_remembered() -> None:
     w = LOGITS.clone().requires_grad_()
     hybrid = Hybrid(ReplayedSlope(memory=16))
@@ -147,12 +162,12 @@ def test_a_memory_belongs_to_one_problem() -> None:
 
 
 def test_the_memory_is_bounded() -> None:
-    hybrid = Hybrid(ReplayedSlope(memory=10))
-    for _ in range(3):
+    hybrid = Hybrid(ReplayedSlope(memory=16))
+    for _ in range(10):
         expectation(lambda z: z[..., 0], KSubset(2, torch.zeros(50, 4, requires_grad=True)), hybrid, 3)
     assert isinstance(hybrid.slope, ReplayedSlope)
     assert hybrid.slope._evaluations is not None
-    assert [len(x) for x in hybrid.slope._evaluations] == [10, 10]
+    assert [len(x) for x in hybrid.slope._evaluations] == [16, 16]
 
 
 @pytest.mark.parametrize(("memory", "error"), [(7, ValueError), (8.0, TypeError), (True, TypeError)])
