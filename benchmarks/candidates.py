@@ -15,7 +15,7 @@ from timing import machine
 from torch import Tensor
 
 from ksubset import KSubset
-from ksubset.estimators import ReplayedSlope
+from ksubset.estimators.hybrid import ridge
 
 N, K = 10, 5
 SCALES, BUDGETS, SEEDS, ROWS = (0.0, 1.0, 3.0, 6.0), (2, 4, 8, 16), 6, 8000
@@ -230,9 +230,8 @@ def fitted(features: Tensor, f: Tensor, past: Tensor, p: Tensor) -> Tensor:
     """
     columns = []
     for loss in f.mT:
-        slope = ReplayedSlope(memory=past.numel())
-        slope(lambda z: z, features[past], loss[past], None)  # what a call returns was fitted before it
-        h = features @ slope(lambda z: z, features[past[:, :1]], loss[past[:, :1]], None)
+        x, y = features[past], loss[past]
+        h = features @ ridge((x - x.mean(0)).flatten(0, 1), (y - y.mean(0)).flatten())
         centred = h - p @ h
         columns.append(h * ((p @ (loss * centred)) / (p @ centred.square()).clamp(min=1e-300)).clamp(0, 1))
     return torch.stack(columns, -1)

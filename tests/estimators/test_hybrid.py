@@ -18,7 +18,7 @@ from ksubset import (
     SlopeAtSamples,
     expectation,
 )
-from ksubset.estimators.hybrid import _ridge
+from ksubset.estimators.hybrid import ridge
 
 N, K = 8, 3
 LOGITS = torch.tensor([0.8, -0.5, 0.3, -1.0, 0.0, 0.6, -0.2, 1.1], dtype=torch.float64)
@@ -120,10 +120,10 @@ def test_the_ridge_minimises_the_criterion(shape: tuple[int, int]) -> None:
     largest = torch.linalg.eigvalsh(x.T @ x).max()
     found = []
     for strength in largest * torch.logspace(-6, 2, 33, dtype=torch.float64):
-        ridge = torch.linalg.solve(x.T @ x + strength * torch.eye(shape[1]), x.T)
-        left = y - x @ (ridge @ y)
-        found.append((float(left @ left / (len(y) - (x @ ridge).trace()) ** 2), ridge @ y))
-    torch.testing.assert_close(_ridge(x, y), min(found, key=lambda pair: pair[0])[1])
+        inverse = torch.linalg.solve(x.T @ x + strength * torch.eye(shape[1]), x.T)
+        left = y - x @ (inverse @ y)
+        found.append((float(left @ left / (len(y) - (x @ inverse).trace()) ** 2), inverse @ y))
+    torch.testing.assert_close(ridge(x, y), min(found, key=lambda pair: pair[0])[1])
 
 
 def test_a_broken_loss_is_shown_once_and_not_remembered() -> None:

@@ -125,11 +125,11 @@ class ReplayedSlope(Slope):
             subsets, losses = torch.cat([old_subsets, subsets]), torch.cat([old_losses, losses])
         self._evaluations = subsets[-self.memory :], losses[-self.memory :]
         if 4 * self._new >= len(self._evaluations[1]):
-            self._slope = _ridge(*self._evaluations)
+            self._slope = ridge(*self._evaluations)
             self._new = 0
 
 
-def _ridge(x: Tensor, y: Tensor) -> Tensor:
+def ridge(x: Tensor, y: Tensor) -> Tensor:
     """Ridge regression `(M, n), (M) -> (n)`, with the strength that generalised cross-validation likes best."""
     wide = len(x) < x.shape[1]
     square, basis = torch.linalg.eigh(x @ x.mT if wide else x.mT @ x)
