@@ -1,4 +1,4 @@
-"""The command ``ksubset``: run the paper's experiments, and turn their records into tables and figures."""
+"""The command ``ksubset``: the paper's experiments, their tables and figures, and the laboratory of the estimators."""
 
 import dataclasses
 import functools
@@ -23,6 +23,7 @@ except ModuleNotFoundError as error:
 
 if TYPE_CHECKING:
     from ksubset.experiments.records import Record
+    from ksubset.lab.report import Result, Settings
 
 __all__ = ["app", "main"]
 
@@ -52,7 +53,8 @@ def _clear_errors(command: _Command) -> _Command:
             raise typer.Exit(2) from error
         except KeyboardInterrupt as interrupt:
             typer.echo(
-                "interrupted: the finished epochs of the current run are in its record, later runs were not started",
+                "interrupted: finished epochs of a run, and finished problems of the laboratory, are kept; "
+                "the rest was not started",
                 err=True,
             )
             raise typer.Exit(130) from interrupt
@@ -140,20 +142,101 @@ def reproduce(
 
     It needs no download. The paper's data sets are a matter of 'ksubset run'; see docs/reproduction.md.
     """
-    import torch
-
     from ksubset.experiments import presets
 
-    threads = torch.get_num_threads()
-    # Steps of a few milliseconds gain nothing from a second thread, and lose up to a factor of 50 waiting for one that
-    # another process keeps from its core.
-    torch.set_num_threads(1)
-    try:
+    with _one_thread():
         done = _train(presets.smoke() if smoke else presets.digits(), out)
-    finally:
-        torch.set_num_threads(threads)
     _print_tables(done)
     _draw(done, figures)
+
+
+@app.command()
+@_clear_errors
+def lab(
+    problem: Annotated[
+        Optional[list[str]], typer.Option(help="toy, quadratic, network, threshold or decoder (default: all)")  # noqa: UP045
+    ] = None,
+    samples: Annotated[
+        Optional[list[int]], typer.Option(help="samples of one estimate (default: 1, 2, 4, ..., 128)")  # noqa: UP045
+    ] = None,
+    repeats: Annotated[int, typer.Option(help="estimates of one gradient, at most")] = 10_000,
+    out: Annotated[
+        Optional[Path],  # noqa: UP045
+        typer.Option(help="folder for measurements.json, tables.md, figure.png (default: results/lab)"),
+    ] = None,
+    smoke: Annotated[
+        bool, typer.Option("--smoke", help="one instance, two numbers of samples, few estimates: seconds")
+    ] = False,
+) -> None:
+    """Measure bias, variance, error and cost of the gradient estimators (a quarter of an hour).
+
+    Problems that are in the folder already, measured in the same way, are not measured again.
+
+    Example: ksubset lab --problem toy --problem quadratic
+    """
+    from ksubset.experiments import records
+    from ksubset.lab import problems, report
+
+    settings = report.Settings(repeats=repeats)
+    if smoke:
+        settings = report.Settings(samples=(2, 8), repeats=min(repeats, 20), seeds=problems.SEEDS[:1], reference=5000)
+    if samples:
+        settings = dataclasses.replace(settings, samples=tuple(sorted(set(samples))))
+    for name in problem or ():
+        if name not in problems.PROBLEMS:
+            raise ValueError(f"problem: expected one of {', '.join(problems.PROBLEMS)}, got {name!r}")
+    folder = records.prepare(out or Path("results/lab-smoke" if smoke else "results/lab"))
+    path = folder / "measurements.json"
+    results = report.load(path) if path.exists() else {}
+    console = Console()
+    with _one_thread():
+        for name in problem or problems.PROBLEMS:
+            known = results.get(name)
+            if known and (known.settings, known.environment) == (settings, report.environment()):
+                console.print(f"{name}: already in {path}", markup=False, highlight=False, soft_wrap=True)
+                continue
+            results[name] = _measure(console, name, settings)
+            report.save(results, path)
+    results = {name: results[name] for name in problems.PROBLEMS if name in results}
+    (folder / "tables.md").write_text(report.tables(results), encoding="utf-8")
+    report.figure(results).savefig(folder / "figure.png", dpi=150)
+    for file in ("measurements.json", "tables.md", "figure.png"):
+        typer.echo(folder / file)
+
+
+def _measure(console: Console, name: str, settings: "Settings") -> "Result":
+    """Measure all estimators at one kind of problem."""
+    from ksubset.lab import measure, problems, report
+
+    if name in problems.SMALL:
+        instances = [problems.SMALL[name](seed) for seed in settings.seeds]
+    else:
+        chunks = settings.reference // problems.CHUNK
+        with _bar(console, f"{name}: reference gradient", chunks, "estimate") as advance:
+            instances = [problems.decoder(settings.seeds[0], settings.reference, lambda: advance(""))]
+    cells = [(instance, *cell) for instance in instances for cell in measure.cells(instance, settings.samples)]
+    measurements = []
+    with _bar(console, name, len(cells), "measurement") as advance:
+        for instance, estimator, samples in cells:
+            measurements.append(measure.measure(instance, estimator, samples, settings.repeats))
+            advance(f"{estimator}, S = {samples}, mse {measurements[-1].mse:.3g}")
+    error = max(instance.noise**0.5 / float(instance.gradient.norm()) for instance in instances)
+    return report.Result(settings, report.environment(), error, measurements)
+
+
+@contextmanager
+def _one_thread() -> Iterator[None]:
+    """Calls of a few milliseconds gain nothing from a second thread, and lose up to a factor of 50 waiting for one that
+    another process keeps from its core.
+    """
+    import torch
+
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(threads)
 
 
 def _print_tables(records: list["Record"]) -> None:
@@ -184,8 +267,8 @@ def _train(configs: list[RunConfig], out: Path, skip_finished: bool = False) -> 
         if skip_finished and path.exists() and records.load(path).status == records.FINISHED:
             console.print(f"{name}: already in {path}", markup=False, highlight=False, soft_wrap=True)
             continue
-        with _bar(console, name, config.epochs) as progress:
-            record = runner.run(config, out, progress)
+        with _bar(console, name, config.epochs, "epoch") as advance:
+            record = runner.run(config, out, lambda entry: advance(_losses(entry)))
         summary = f"{name}: test {_metrics(record.test)}, {record.seconds_total:.1f} s, {path}"
         console.print(summary, markup=False, highlight=False, soft_wrap=True)
         done.append(record)
@@ -193,8 +276,8 @@ def _train(configs: list[RunConfig], out: Path, skip_finished: bool = False) -> 
 
 
 @contextmanager
-def _bar(console: Console, name: str, epochs: int) -> Iterator[Callable[[dict[str, Any]], None]]:
-    """A progress bar for one run; gives the callback that moves it."""
+def _bar(console: Console, name: str, total: int, unit: str) -> Iterator[Callable[[str], None]]:
+    """A progress bar; gives the function that moves it one step on, and shows a text beside it."""
     columns = (
         TextColumn("{task.description}", markup=False),
         BarColumn(bar_width=20),
@@ -203,19 +286,22 @@ def _bar(console: Console, name: str, epochs: int) -> Iterator[Callable[[dict[st
         TextColumn("{task.fields[numbers]}", markup=False),
     )
     with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
-        line = bar.add_task(name, total=epochs, numbers="")
+        line = bar.add_task(name, total=total, numbers="")
+        steps = itertools.count(1)
 
-        def advance(entry: dict[str, Any]) -> None:
-            numbers = f"loss {entry['loss']:.4f}, validation {_metrics(entry['validation'])}"
+        def advance(numbers: str) -> None:
+            step = next(steps)
             bar.update(line, advance=1, numbers=numbers)
-            epoch = entry["epoch"]
-            # Without a terminal there is no bar: ten lines a run tell as much to a log file.
-            if not console.is_terminal and 10 * epoch // epochs > 10 * (epoch - 1) // epochs:
-                console.print(
-                    f"{name}: epoch {epoch}/{epochs}, {numbers}", markup=False, highlight=False, soft_wrap=True
-                )
+            # Without a terminal there is no bar: ten lines tell as much to a log file.
+            if not console.is_terminal and 10 * step // total > 10 * (step - 1) // total:
+                text = ", ".join(filter(None, [f"{unit} {step}/{total}", numbers]))
+                console.print(f"{name}: {text}", markup=False, highlight=False, soft_wrap=True)
 
         yield advance
+
+
+def _losses(entry: dict[str, Any]) -> str:
+    return f"loss {entry['loss']:.4f}, validation {_metrics(entry['validation'])}"
 
 
 def _metrics(values: dict[str, float]) -> str:

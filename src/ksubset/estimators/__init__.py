@@ -7,6 +7,7 @@ from ksubset.estimators.imle import IMLE
 from ksubset.estimators.ncpss import NCPSS
 from ksubset.estimators.score import LeaveOneOut, ScoreFunction
 from ksubset.estimators.simple import SIMPLE
+from ksubset.estimators.unordered import UnorderedSet
 
 __all__ = [
     "IMLE",
@@ -21,5 +22,6 @@ __all__ = [
     "Slope",
     "SlopeAtMean",
     "SlopeAtSamples",
+    "UnorderedSet",
     "expectation",
 ]

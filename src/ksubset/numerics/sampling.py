@@ -15,6 +15,7 @@ into k cumulative sums. Preparing it takes O(n k) time; a sample takes O(k log n
 """
 
 import math
+from collections.abc import Iterator
 from typing import NamedTuple
 
 import torch
@@ -22,7 +23,7 @@ from torch import Generator, Tensor
 
 from ksubset.numerics.tilt import kth_largest, largest_size, sizes
 
-__all__ = ["SamplingTable", "sample_indices", "sampling_table"]
+__all__ = ["SamplingTable", "descending_rows", "sample_indices", "sampling_table"]
 
 # Entries of a table that is kept whole, 512 MiB; of a larger one every sqrt(k)-th row is kept and the others are
 # recomputed with each draw, which bounds the memory by 2 sqrt(k) times the logits in float64.
@@ -88,6 +89,26 @@ def _next_row(weights: Tensor, row: Tensor) -> Tensor:
     return torch.nn.functional.pad(torch.logcumsumexp(weights + row[:, :-1], -1), (1, 0), value=-math.inf)
 
 
+def descending_rows(table: SamplingTable, rows: Tensor | None = None) -> Iterator[tuple[int, Tensor]]:
+    """All r from K to 0, each with `log E_r` of the distributions `rows`, or of all; what was not kept is recomputed.
+
+    Shapes:
+        rows `(C)` -> `(C, n + 1)` each.
+    """
+    largest = table.certain.shape[-1]
+
+    def of_rows(part: Tensor) -> Tensor:
+        return part if rows is None else part[rows]
+
+    weights = of_rows(table.weights)
+    for start in reversed(range(0, largest + 1, table.every)):
+        segment = [of_rows(table.kept[start // table.every])]
+        for _ in range(start + 1, min(start + table.every, largest + 1)):
+            segment.append(_next_row(weights, segment[-1]))
+        while segment:
+            yield start + len(segment) - 1, segment.pop()
+
+
 def sample_indices(table: SamplingTable, num_samples: int, generator: Generator | None = None) -> Tensor:
     """Draw subsets as the indices of their items, ascending; rows with fewer than K items end in -1.
 
@@ -98,18 +119,15 @@ def sample_indices(table: SamplingTable, num_samples: int, generator: Generator 
     uniform = torch.rand((largest, rows, num_samples), dtype=torch.float64, device=device, generator=generator)
     end = torch.full((rows, num_samples), n, device=device)
     drawn = []
-    for start in reversed(range(0, largest + 1, table.every)):
-        segment = [table.kept[start // table.every]]
-        for _ in range(start + 1, min(start + table.every, largest + 1)):
-            segment.append(_next_row(table.weights, segment[-1]))
-        for left in reversed(range(max(start, 1), start + len(segment))):
-            log_cdf = segment[left - start]
-            # 1 - uniform lies in (0, 1], so that the logarithm is finite.
-            target = torch.log1p(-uniform[left - 1]) + log_cdf.gather(-1, end)
-            # A row joins when no more places are left than it has open ones; until then it hands out certain items.
-            is_open = (left <= table.open_places)[:, None]
-            end = torch.where(is_open, torch.searchsorted(log_cdf, target) - 1, end)
-            drawn.append(torch.where(is_open, end, table.certain[:, left - 1, None]))
+    for left, log_cdf in descending_rows(table):
+        if left == 0:
+            break
+        # 1 - uniform lies in (0, 1], so that the logarithm is finite.
+        target = torch.log1p(-uniform[left - 1]) + log_cdf.gather(-1, end)
+        # A row joins when no more places are left than it has open ones; until then it hands out certain items.
+        is_open = (left <= table.open_places)[:, None]
+        end = torch.where(is_open, torch.searchsorted(log_cdf, target) - 1, end)
+        drawn.append(torch.where(is_open, end, table.certain[:, left - 1, None]))
     if not drawn:
         return torch.empty((num_samples, rows, 0), dtype=torch.int64, device=device)
     # Unused places sort last as the largest value, and become -1 again afterwards.

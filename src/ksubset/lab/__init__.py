@@ -1,0 +1,1 @@
+"""The laboratory: bias, variance, error and cost of gradient estimators, on problems whose gradient is known."""

@@ -1,0 +1,250 @@
+"""Bias, variance, error and cost of an estimator, from many independent estimates of one gradient."""
+
+import copy
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ksubset.distribution import KSubset
+from ksubset.estimators import (
+    IMLE,
+    NCPSS,
+    SIMPLE,
+    Estimator,
+    GumbelTopK,
+    Hybrid,
+    LeaveOneOut,
+    ReplayedSlope,
+    ScoreFunction,
+    SlopeAtMean,
+    SlopeAtSamples,
+    UnorderedSet,
+    expectation,
+)
+from ksubset.lab.problems import Problem
+
+__all__ = ["ESTIMATORS", "Measurement", "Quality", "cells", "estimates", "measure", "quality"]
+
+
+class _OfLogTheta(GumbelTopK):
+    """As published code has it that perturbs `log theta`, not its log-odds: other samples, and smaller gradients."""
+
+    def sample(self, dist: KSubset, num_samples: int) -> Tensor:
+        return super().sample(
+            KSubset(dist.k, torch.nn.functional.logsigmoid(dist.logits), validate_args=False), num_samples
+        )
+
+
+ESTIMATORS: dict[str, Callable[[], Estimator]] = {
+    "ScoreFunction": ScoreFunction,
+    "LeaveOneOut": LeaveOneOut,
+    "GumbelTopK(0.5)": lambda: GumbelTopK(0.5),
+    "GumbelTopK(2)": lambda: GumbelTopK(2.0),
+    "GumbelTopK(0.5, log theta)": lambda: _OfLogTheta(0.5),
+    "GumbelTopK(0.5, straight-through)": lambda: GumbelTopK(0.5, straight_through=True),
+    "GumbelTopK(2, straight-through)": lambda: GumbelTopK(2.0, straight_through=True),
+    "IMLE(2.5)": lambda: IMLE(beta=2.5, temperature=1.0, terms=10),
+    "SIMPLE": SIMPLE,
+    "NCPSS": NCPSS,
+    "UnorderedSet": UnorderedSet,
+    "Hybrid(SlopeAtMean)": lambda: Hybrid(SlopeAtMean()),
+    "Hybrid(SlopeAtSamples)": lambda: Hybrid(SlopeAtSamples()),
+    "Hybrid(ReplayedSlope)": lambda: Hybrid(ReplayedSlope()),
+}
+"""Makers of the estimators by their names in tables."""
+
+# Entries of the subsets in one call: few enough to stay near the cache, and far from filling the memory.
+_ENTRIES = 300_000
+_FEWEST = 100
+# What a hybrid sees before it is measured, at most: its memory is full then, and its scale settled.
+_WARM_CALLS, _WARM_ROWS = 8, 128
+# A replayed slope is computed anew every 256 evaluations, which the time must hold.
+_TIMED_CALLS, _TIMED_EVALUATIONS = 8, 256
+
+
+@dataclass(frozen=True)
+class Quality:
+    """What estimates `g` are worth, the exact gradient being `e`.
+
+    Arguments:
+        bias: `|mean g - e| / |e|`; without any bias about `bias_noise`.
+        bias_noise: Standard error of that, from the estimates and from the reference.
+        bias_cos: `1 - cos(mean g, e)`.
+        var_cos: Variance of `cos(g, mean g)`.
+        error_cos: Mean of `1 - cos(g, e)`.
+        variance: Total variance of g over `|e|^2`.
+        mse: Mean of `|g - e|^2` over `|e|^2`.
+    """
+
+    bias: float
+    bias_noise: float
+    bias_cos: float
+    var_cos: float
+    error_cos: float
+    variance: float
+    mse: float
+
+
+@dataclass(frozen=True)
+class Measurement(Quality):
+    """The quality of an estimator at one problem and number of samples, and its cost.
+
+    Arguments:
+        problem, seed: The problem.
+        estimator: Its name.
+        samples: Samples S of one estimate.
+        repeats: Estimates that were made.
+        seconds: Mean processor time of one estimate, in a call of its own.
+        evaluations: Evaluations of f for one estimate.
+        gradients: Evaluations of the gradient of f for one estimate.
+    """
+
+    problem: str
+    seed: int
+    estimator: str
+    samples: int
+    repeats: int
+    seconds: float
+    evaluations: int
+    gradients: int
+
+
+def cells(problem: Problem, samples: Sequence[int]) -> list[tuple[str, int]]:
+    """What can be measured: names of estimators, each with the numbers of samples that suit it."""
+    made = {name: make() for name, make in ESTIMATORS.items()}
+    return [
+        (name, number)
+        for name, estimator in made.items()
+        if problem.differentiable or not estimator.pathwise
+        for number in samples
+        if number >= estimator.min_samples
+    ]
+
+
+def measure(problem: Problem, name: str, samples: int, repeats: int) -> Measurement:
+    """Measure one estimator.
+
+    The random numbers are those of a seed, whatever was measured before. A hybrid, which remembers, is measured in the
+    state in which eight calls have left it; their evaluations are not counted.
+
+    Arguments:
+        problem: Where to measure.
+        name: Of the estimator, a key of `ESTIMATORS`.
+        samples: Samples S of one estimate.
+        repeats: Independent estimates, fewer where the problem's budget says so.
+    """
+    estimator = ESTIMATORS[name]()
+    repeats = min(repeats, max(_FEWEST, problem.budget // samples))
+    with torch.random.fork_rng(devices=[]):
+        if isinstance(estimator, Hybrid):
+            torch.manual_seed(problem.seed + 1)
+            for _ in range(_WARM_CALLS):
+                _gradient(problem.f, problem, estimator, samples, (min(_WARM_ROWS, _rows(problem, samples)),))
+        # The same subsets for all estimators with exact samples, so that their ratios hold little noise; neither the
+        # stream of the warm-up nor the one that the problem's own numbers come from.
+        torch.manual_seed(problem.seed + 2)
+        found = quality(estimates(problem, estimator, samples, repeats), problem.gradient, problem.noise)
+        counter = _Counter(problem.f)
+        _gradient(counter, problem, copy.deepcopy(estimator), samples)
+        seconds = _seconds(problem, estimator, samples)
+    return Measurement(
+        **vars(found),
+        problem=problem.name,
+        seed=problem.seed,
+        estimator=name,
+        samples=samples,
+        repeats=repeats,
+        seconds=seconds,
+        evaluations=counter.evaluations,
+        gradients=counter.gradients,
+    )
+
+
+def estimates(problem: Problem, estimator: Estimator, samples: int, repeats: int) -> Tensor:
+    """Independent estimates of the gradient, `(repeats, n)`.
+
+    What the estimator remembers stays as it is, so that no estimate depends on another one's call.
+    """
+    rows = _rows(problem, samples)
+    sizes = [min(rows, repeats - start) for start in range(0, repeats, rows)]
+    return torch.cat([_gradient(problem.f, problem, copy.deepcopy(estimator), samples, (size,)) for size in sizes])
+
+
+def _rows(problem: Problem, samples: int) -> int:
+    """Estimates that one call makes at once."""
+    return max(1, _ENTRIES // (samples * len(problem.logits)))
+
+
+def quality(gradients: Tensor, exact: Tensor, noise: float = 0.0) -> Quality:
+    """Compare estimates `(R, n)` with the exact gradient `(n)`.
+
+    A reference that is not exact but has an independent error, of total squared size `noise`, adds it to every squared
+    distance: it is taken out of the mean squared error, and is part of `bias_noise`. Bias and cosines keep it.
+    """
+    gradients = gradients.double()
+    mean, norm = gradients.mean(0), float(exact.square().sum())
+    variance = float(gradients.var(0).sum())
+    cos = torch.cosine_similarity
+    return Quality(
+        bias=float((mean - exact).square().sum() / norm) ** 0.5,
+        bias_noise=((variance / len(gradients) + noise) / norm) ** 0.5,
+        bias_cos=1 - float(cos(mean, exact, dim=0)),
+        var_cos=float(cos(gradients, mean[None]).var()),
+        error_cos=1 - float(cos(gradients, exact[None]).mean()),
+        variance=variance / norm,
+        mse=(float((gradients - exact).square().sum(-1).mean()) - noise) / norm,
+    )
+
+
+def _gradient(
+    f: Callable[[Tensor], Tensor], problem: Problem, estimator: Estimator, samples: int, batch: Sequence[int] = ()
+) -> Tensor:
+    """Estimates of the gradient, `(*batch, n)`."""
+    # Repeated, not expanded: every row has a gradient of its own.
+    logits = problem.logits.repeat(*batch, 1) if batch else problem.logits.clone()
+    logits.requires_grad_()
+    dist = KSubset(problem.k, logits, validate_args=False)
+    # The rows are independent, so the gradient of their sum holds that of each.
+    (gradient,) = torch.autograd.grad(expectation(f, dist, estimator, samples).sum(), logits)
+    return gradient
+
+
+def _seconds(problem: Problem, estimator: Estimator, samples: int) -> float:
+    estimator = copy.deepcopy(estimator)
+    calls = max(_TIMED_CALLS, _TIMED_EVALUATIONS // samples)
+    _gradient(problem.f, problem, estimator, samples)
+    # Processor time: on one thread that of the wall clock, but for other processes.
+    start = time.process_time()
+    for _ in range(calls):
+        _gradient(problem.f, problem, estimator, samples)
+    return (time.process_time() - start) / calls
+
+
+class _Counter:
+    """A loss that counts the subsets for which it, or its gradient, is computed."""
+
+    def __init__(self, f: Callable[[Tensor], Tensor]) -> None:
+        self._f = f
+        self.evaluations = 0
+        self.gradients = 0
+
+    def __call__(self, z: Tensor) -> Tensor:
+        self.evaluations += z[..., 0].numel()
+        watched: Tensor = _CountGradients.apply(z, self)
+        return self._f(watched)
+
+
+class _CountGradients(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, z: Tensor, counter: _Counter) -> Tensor:
+        ctx.counter = counter
+        return z.view_as(z)
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Any, ...]:
+        ctx.counter.gradients += grad[..., 0].numel()
+        return grad, None
