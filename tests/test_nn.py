@@ -15,9 +15,11 @@ from ksubset import (
     Estimator,
     GumbelTopK,
     Hybrid,
+    KSubset,
     LeaveOneOut,
     ScoreFunction,
     SlopeAtMean,
+    UnorderedSet,
 )
 from ksubset.nn import FeatureGate, SubsetHead, SubsetLayer
 
@@ -33,6 +35,9 @@ def test_the_examples_of_the_page_train(capsys: pytest.CaptureFixture[str]) -> N
     assert gate == "tensor([3, 7])"
     assert float(head[7:-1]) > 0.95
     assert float(layer[7 : layer.index(",")]) < 0.35
+    model, x = namespace["model"], namespace["x"]
+    assert isinstance(model, nn.Module)
+    assert torch.equal(model(x), model(x))
 
 
 @pytest.mark.parametrize(
@@ -51,10 +56,38 @@ def test_a_layer_samples_in_training_and_takes_the_mode_in_evaluation(estimator:
     assert torch.equal(layer(logits).topk(2).indices.sort().values, logits.topk(2).indices.sort().values)
 
 
-@pytest.mark.parametrize("estimator", [LeaveOneOut(), ScoreFunction(), Hybrid(), Hybrid(SlopeAtMean())], ids=repr)
-def test_a_layer_refuses_what_works_through_the_loss(estimator: Estimator) -> None:
-    with pytest.raises(ValueError, match=r"that one works through ksubset\.expectation alone"):
+class SurrogateToo(SIMPLE):
+    def surrogate(self, loss: Tensor, sample: Tensor, dist: KSubset) -> Tensor:
+        return 2 * loss
+
+
+# The base class counts as pathwise, but its samples have no gradient.
+@pytest.mark.parametrize(
+    "estimator",
+    [LeaveOneOut(), ScoreFunction(), UnorderedSet(), Hybrid(), Hybrid(SlopeAtMean()), SurrogateToo(), Estimator()],
+    ids=lambda e: type(e).__name__,
+)
+def test_a_layer_refuses_what_does_not_send_its_gradient_through_the_sample(estimator: Estimator) -> None:
+    with pytest.raises(ValueError, match=r"use ksubset\.expectation for others"):
         SubsetLayer(2, estimator)
+
+
+@pytest.mark.parametrize("training", [True, False])
+def test_logits_are_validated(training: bool) -> None:
+    broken, few = torch.tensor([[1.0, torch.nan, 0.0]]), torch.tensor([[1.0, -torch.inf, -torch.inf]])
+    for module in (SubsetHead(2, nn.Identity()), SubsetLayer(2, SIMPLE())):
+        module.train(training)
+        with pytest.raises(ValueError, match="logits"):
+            module(broken)
+        with pytest.raises(ValueError, match="at least k in row 0, got 1 possible items"):
+            module(few)
+    assert SubsetLayer(2, SIMPLE(), validate_args=False).train(training)(broken).shape == (1, 3)
+    gate = FeatureGate(3, 2, validate_args=False)
+    gate.logits.data.fill_(torch.nan)
+    gate()
+    gate.validate_args = True
+    with pytest.raises(ValueError, match="logits"):
+        gate()
 
 
 def test_wrong_arguments() -> None:
@@ -64,6 +97,10 @@ def test_wrong_arguments() -> None:
         FeatureGate(3, 4)
     with pytest.raises(TypeError, match="k must be an integer"):
         FeatureGate(3, 1.5)  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="n must be 1 or more, got 0"):
+        FeatureGate(0, 0)
+    with pytest.raises(TypeError, match="n must be an integer"):
+        FeatureGate((2, 3), 1)  # type: ignore[arg-type]
 
 
 def test_state_device_and_dtype(device: torch.device) -> None:
@@ -77,6 +114,10 @@ def test_state_device_and_dtype(device: torch.device) -> None:
     torch.testing.assert_close(other().mean, gate().mean)
     file = io.BytesIO()
     torch.save(gate.state_dict(), file)
+    file.seek(0)
+    fresh = FeatureGate(5, 2)
+    fresh.load_state_dict(torch.load(file, map_location="cpu"))
+    assert torch.equal(fresh.logits, gate.logits.cpu())
 
 
 @pytest.mark.parametrize(
@@ -88,6 +129,7 @@ def test_copies_and_pickles(module: nn.Module) -> None:
     for twin in (copy.deepcopy(module), pickle.loads(pickle.dumps(module))):
         assert repr(twin) == repr(module)
         assert "k=2" in repr(twin)
+        torch.testing.assert_close(twin.state_dict(), module.state_dict(), rtol=0, atol=0)
 
 
 # torch's own tracer makes an instance of the class that it warns of.

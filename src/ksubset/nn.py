@@ -40,6 +40,10 @@ class FeatureGate(nn.Module):
         dtype: torch.dtype | None = None,
     ) -> None:
         super().__init__()
+        if isinstance(n, bool) or not isinstance(n, int):
+            raise TypeError(f"n must be an integer, got {n!r}")
+        if n < 1:
+            raise ValueError(f"n must be 1 or more, got {n}")
         self.logits = nn.Parameter(torch.zeros(n, device=device, dtype=dtype))
         check_size(self.logits, k)
         self.k = k
@@ -88,6 +92,7 @@ class SubsetLayer(nn.Module):
     Arguments:
         k: Size of the subsets.
         estimator: One whose gradient flows through its sample, such as `SIMPLE()` or `GumbelTopK(0.5)`.
+        validate_args: As of `KSubset`.
 
     Raises:
         TypeError: `estimator` is no `Estimator`.
@@ -103,22 +108,24 @@ class SubsetLayer(nn.Module):
         torch.Size([4, 1])
     """
 
-    def __init__(self, k: int, estimator: Estimator) -> None:
+    def __init__(self, k: int, estimator: Estimator, validate_args: bool | None = None) -> None:
         super().__init__()
         if not isinstance(estimator, Estimator):
             raise TypeError(f"estimator must be an instance of Estimator, such as SIMPLE(), got {estimator!r}")
-        # Those that override another hook are not told by their sample alone.
-        hooks = (type(estimator).estimate, type(estimator).surrogate)
-        if not estimator.pathwise or hooks != (Estimator.estimate, Estimator.surrogate):
+        hooks = ("sample", "surrogate", "estimate")
+        overridden = [hook for hook in hooks if getattr(type(estimator), hook) is not getattr(Estimator, hook)]
+        # `pathwise` alone does not tell: what overrides `estimate` may need the gradient of f, and send it another way.
+        if not estimator.pathwise or overridden != ["sample"]:
             raise ValueError(
                 f"a SubsetLayer needs an estimator whose gradient flows through its sample, such as SIMPLE(), got "
-                f"{estimator!r}: that one works through ksubset.expectation alone"
+                f"{estimator!r}: use ksubset.expectation for others"
             )
         self.k = k
         self.estimator = estimator
+        self.validate_args = validate_args
 
     def forward(self, logits: Tensor) -> Tensor:
-        dist = KSubset(self.k, logits, validate_args=False)
+        dist = KSubset(self.k, logits, validate_args=self.validate_args)
         return self.estimator.sample(dist, 1).squeeze(0) if self.training else dist.mode
 
     def extra_repr(self) -> str:
