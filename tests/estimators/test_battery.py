@@ -221,12 +221,14 @@ def test_expanded_rows_share_a_row(estimator: Estimator) -> None:
     assert logits.grad.abs().max() > 0
 
 
-def test_too_few_samples() -> None:
-    dist = KSubset(1, torch.zeros(3))
-    with pytest.raises(ValueError, match="LeaveOneOut needs num_samples >= 2, got 1"):
-        expectation(lambda z: z[..., 0], dist, LeaveOneOut())
-    with pytest.raises(ValueError, match="ScoreFunction needs num_samples >= 1, got 0"):
-        expectation(lambda z: z[..., 0], dist, ScoreFunction(), 0)
+def test_the_fewest_samples_suffice_and_fewer_are_an_error(estimator: Estimator, device: torch.device) -> None:
+    logits = torch.randn(6, device=device, requires_grad=True)
+    dist, fewest = KSubset(3, logits), estimator.min_samples
+    expectation(curved, dist, estimator, fewest).backward()
+    assert logits.grad is not None
+    assert logits.grad.isfinite().all()
+    with pytest.raises(ValueError, match=f"{type(estimator).__name__} needs num_samples >= {fewest}, got {fewest - 1}"):
+        expectation(curved, dist, estimator, fewest - 1)
 
 
 def test_losses_of_a_wrong_shape() -> None:
