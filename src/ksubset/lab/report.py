@@ -15,7 +15,7 @@ from typing import Any
 import torch
 
 from ksubset.extras import require
-from ksubset.lab.measure import ESTIMATORS, Measurement
+from ksubset.lab.measure import ESTIMATORS, Measurement, Quality
 from ksubset.lab.problems import CHUNK, SEEDS
 
 __all__ = ["Result", "Settings", "environment", "figure", "load", "save", "tables"]
@@ -102,7 +102,7 @@ def environment() -> dict[str, str]:
 
 
 def save(results: Mapping[str, Result], path: str | os.PathLike[str]) -> None:
-    """Write results, by the name of their problem; the file is whole at any time.
+    """Write results, by the name of their problem, to six digits; the file is whole at any time.
 
     Raises:
         OSError: The file cannot be written.
@@ -110,7 +110,7 @@ def save(results: Mapping[str, Result], path: str | os.PathLike[str]) -> None:
     path = Path(path)
     draft = path.with_name(f"{path.name}.{os.getpid()}.tmp")
     try:
-        draft.write_text(json.dumps({name: dataclasses.asdict(result) for name, result in results.items()}))
+        draft.write_text(json.dumps({name: _fields(result) for name, result in results.items()}))
         draft.replace(path)
     finally:
         draft.unlink(missing_ok=True)
@@ -129,22 +129,32 @@ def load(path: str | os.PathLike[str]) -> dict[str, Result]:
         raise ValueError(f"{path}: expected measurements written by 'ksubset lab', got {error!r}") from error
 
 
-def _result(settings: dict[str, Any], measurements: list[dict[str, Any]], **rest: Any) -> Result:
+_COLUMNS = tuple(field.name for field in dataclasses.fields(Measurement))
+
+
+def _fields(result: Result) -> dict[str, Any]:
+    # Thousands of measurements: their names once, and no digits beyond their noise.
+    rows = [[getattr(one, column) for column in _COLUMNS] for one in result.measurements]
+    rounded = [[float(f"{value:.6g}") if isinstance(value, float) else value for value in row] for row in rows]
+    return dataclasses.asdict(dataclasses.replace(result, measurements=[])) | {
+        "columns": _COLUMNS,
+        "measurements": rounded,
+    }
+
+
+def _result(settings: dict[str, Any], columns: list[str], measurements: list[list[Any]], **rest: Any) -> Result:
     settings = {key: tuple(value) if isinstance(value, list) else value for key, value in settings.items()}
-    return Result(Settings(**settings), measurements=[Measurement(**fields) for fields in measurements], **rest)
+    return Result(
+        Settings(**settings),
+        measurements=[Measurement(**dict(zip(columns, row, strict=True))) for row in measurements],
+        **rest,
+    )
 
 
 @dataclass(frozen=True)
-class _Mean:
+class _Mean(Quality):
     """A measurement, mean over the instances; median for the seconds, which other processes disturb."""
 
-    bias: float
-    bias_noise: float
-    bias_cos: float
-    var_cos: float
-    error_cos: float
-    variance: float
-    mse: float
     seconds: float
     evaluations: int
     gradients: int
@@ -155,7 +165,7 @@ class _Mean:
         return self.evaluations + self.gradients
 
 
-_QUALITIES = ("bias", "bias_noise", "bias_cos", "var_cos", "error_cos", "variance", "mse")
+_QUALITIES = tuple(field.name for field in dataclasses.fields(Quality))
 
 
 def _means(result: Result) -> dict[str, dict[int, _Mean]]:
