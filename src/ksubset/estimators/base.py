@@ -1,6 +1,6 @@
 """The interface of all gradient estimators, and the one door to them."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, ClassVar
 
 import torch
@@ -51,6 +51,13 @@ class Estimator:
         if self.pathwise and sample.requires_grad:
             self.require_gradient(loss)
         return self.surrogate(loss, sample, dist).mean(0)
+
+    def state_dict(self) -> dict[str, Tensor]:
+        """What it remembers of earlier calls; empty for most."""
+        return {}
+
+    def load_state_dict(self, state: Mapping[str, Tensor]) -> None:
+        """Go on from what another instance of the same kind remembered."""
 
     def require_gradient(self, loss: Tensor) -> None:
         """Check that losses have a gradient, for estimators that send theirs through f.

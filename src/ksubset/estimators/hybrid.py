@@ -10,7 +10,7 @@ is unbiased for every :math:`\beta`, every scale :math:`\alpha` and every baseli
 """
 
 import abc
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 import torch
 from torch import Tensor
@@ -37,6 +37,13 @@ class Slope(abc.ABC):
         Shapes:
             f: `(S, *B, n)` -> `(S, *B)`, sample `(S, *B, n)`, loss `(S, *B)` -> `(S, *B, n)`, or what broadcasts to it.
         """
+
+    def state_dict(self) -> dict[str, Tensor]:
+        """What it remembers of earlier calls; empty for most."""
+        return {}
+
+    def load_state_dict(self, state: Mapping[str, Tensor]) -> None:  # noqa: B027
+        """Go on from what another instance of the same kind remembered."""
 
 
 class SlopeAtMean(Slope):
@@ -111,6 +118,19 @@ class ReplayedSlope(Slope):
         with torch.no_grad():
             self._remember((sample - sample.mean(0)).reshape(-1, n), (loss - loss.mean(0)).flatten())
         return slope.to(sample)
+
+    def state_dict(self) -> dict[str, Tensor]:
+        state = {"new": torch.tensor(self._new)}
+        if self._evaluations is not None:
+            state["subsets"], state["losses"] = self._evaluations
+        if self._slope is not None:
+            state["slope"] = self._slope
+        return state
+
+    def load_state_dict(self, state: Mapping[str, Tensor]) -> None:
+        self._new = int(state["new"])
+        self._evaluations = (state["subsets"], state["losses"]) if "subsets" in state else None
+        self._slope = state.get("slope")
 
     def _remember(self, subsets: Tensor, losses: Tensor) -> None:
         # Evenly over the rows: a single call must not fill the memory.
@@ -196,6 +216,17 @@ class Hybrid(Estimator):
             self.require_gradient(loss)
         slope = self.slope(f, sample, loss, dist)
         return loss.mean(0) + self._correction(loss.detach(), sample.detach(), slope, dist)
+
+    def state_dict(self) -> dict[str, Tensor]:
+        state = {f"slope.{name}": value for name, value in self.slope.state_dict().items()}
+        if self._measured is not None:
+            state["measured"] = torch.stack(self._measured)
+        return state
+
+    def load_state_dict(self, state: Mapping[str, Tensor]) -> None:
+        self.slope.load_state_dict({n.removeprefix("slope."): v for n, v in state.items() if n.startswith("slope.")})
+        explained_and_spread = state.get("measured")
+        self._measured = None if explained_and_spread is None else (explained_and_spread[0], explained_and_spread[1])
 
     def _correction(self, loss: Tensor, sample: Tensor, slope: Tensor, dist: KSubset) -> Tensor:
         """Zero, with the estimate as its gradient: `(S, *B)`, `(S, *B, n)` twice -> `(*B)`."""

@@ -7,9 +7,11 @@ import math
 from dataclasses import dataclass, field
 from typing import Any
 
-__all__ = ["SUBSETS_PER", "RunConfig"]
+__all__ = ["PRECISIONS", "SCHEDULES", "SUBSETS_PER", "RunConfig"]
 
 SUBSETS_PER = ("batch", "example")
+PRECISIONS = ("mixed", "float32")
+SCHEDULES = ("constant", "cosine")
 
 
 def _knob(default: Any, help: str) -> Any:
@@ -44,6 +46,11 @@ class RunConfig:
     selector_beta1: float = _knob(0.99, "Adam's first decay rate for the selector's logits (the second is 0.999)")
     network_lr: float = _knob(1e-4, "Adam's learning rate for the network")
     weight_decay: float = _knob(1e-4, "Adam's weight decay for the network (none for the selector)")
+    lr_schedule: str = _knob("constant", "learning rates over the epochs: 'constant' (the paper), or 'cosine', to 0")
+    tuning: int = _knob(0, "of the epochs, the last ones that train the network alone, on the k likeliest pixels")
+    precision: str = _knob(
+        "mixed", "'mixed': bfloat16 in matrix products on hardware made for it (as the paper); or 'float32' throughout"
+    )
     temperature_start: float = _knob(1.0, "temperature of gs and stgs in the first epoch")
     temperature_end: float = _knob(0.01, "temperature of gs and stgs in the last epoch, reached exponentially")
 
@@ -55,7 +62,10 @@ class RunConfig:
         self._check("k_until", self._number("k_until") and 0 < self.k_until <= 1, "a number in (0, 1]")
         for name, least in (("epochs", 1), ("samples", 1), ("seed", 0), ("batch_size", 1)):
             self._check(name, self._whole(name, least), f"an integer >= {least}")
-        self._check("subsets_per", self.subsets_per in SUBSETS_PER, f"one of {', '.join(SUBSETS_PER)}")
+        for name, known in (("subsets_per", SUBSETS_PER), ("lr_schedule", SCHEDULES), ("precision", PRECISIONS)):
+            self._check(name, getattr(self, name) in known, f"one of {', '.join(known)}")
+        tuning_fits = self._whole("tuning", 0) and self.tuning < self.epochs
+        self._check("tuning", tuning_fits, f"an integer >= 0 and below epochs ({self.epochs})")
         for name in ("selector_lr", "network_lr", "temperature_start", "temperature_end"):
             self._check(name, self._number(name) and getattr(self, name) > 0, "a finite number > 0")
         self._check("weight_decay", self._number("weight_decay") and self.weight_decay >= 0, "a finite number >= 0")

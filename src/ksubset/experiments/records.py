@@ -3,15 +3,15 @@
 import dataclasses
 import json
 import os
-import tempfile
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from ksubset.experiments import files
 from ksubset.experiments.config import RunConfig
 
-__all__ = ["FINISHED", "INTERRUPTED", "Record", "describe", "group", "latest", "load", "prepare", "read", "write"]
+__all__ = ["FINISHED", "INTERRUPTED", "Record", "describe", "group", "latest", "load", "read", "write"]
 
 FINISHED, INTERRUPTED = "finished", "interrupted"
 
@@ -28,8 +28,9 @@ class Record:
         config: the run's knobs, ``k`` resolved.
         labels: the names of ``task``, ``dataset`` and ``method`` for tables and figures.
         status: ``"finished"`` or ``"interrupted"``.
-        history: for each finished epoch ``epoch`` (from 1), ``loss``, ``train`` and ``validation`` (metrics by name)
-            and ``seconds``. Training metrics are those under the sampled subsets, during the epoch.
+        history: for each finished epoch ``epoch`` (from 1), ``loss``, ``train`` and ``validation`` (metrics by name),
+            ``evaluations`` (of the network in training, one for each example and subset) and ``seconds``. Training
+            metrics are those under the sampled subsets, during the epoch.
         test: metrics by name on the test set, under the mode.
         seconds_total: wall-clock time of the whole run, loading and evaluation included.
         seconds_per_epoch: mean over the finished epochs, validation included; None without any.
@@ -39,7 +40,7 @@ class Record:
         originals, reconstructions: the first test images and what the network makes of them, `(images, n)`, grey
             levels 0 to 255; empty for a task without images.
         versions: of Python and the packages.
-        device: the GPU, or the CPU and its number of threads.
+        device: the GPU, or the CPU and its number of threads; then ``bfloat16``, if matrix products were in it.
         commit: commit of the source tree, ``-dirty`` appended if it was changed; None outside of one.
         timestamp: end of the run, ISO 8601, UTC.
     """
@@ -67,22 +68,6 @@ class Record:
         return f"{self.config.name()}.json"
 
 
-def prepare(folder: str | os.PathLike[str]) -> Path:
-    """Make sure that records can be written into ``folder``, creating it if necessary.
-
-    Raises:
-        OSError: they cannot; the message names the folder. Better before the training than after it.
-    """
-    folder = Path(folder)
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryFile(dir=folder):
-            pass
-    except OSError as error:
-        raise OSError(f"out: expected a folder to write records into, got {folder} ({error})") from error
-    return folder
-
-
 def write(record: Record, folder: str | os.PathLike[str]) -> Path:
     """Write a record, whole or not at all, over an earlier one of the same configuration.
 
@@ -91,19 +76,10 @@ def write(record: Record, folder: str | os.PathLike[str]) -> Path:
     Raises:
         OSError: the file cannot be written.
     """
-    path = prepare(folder) / record.filename
+    path = files.prepare(folder) / record.filename
     if record.status == INTERRUPTED and path.exists() and load(path).status == FINISHED:
         return path
-    # In the same folder, because a file is replaced atomically within one file system only.
-    draft = path.with_name(f"{path.name}.{os.getpid()}.tmp")
-    try:
-        with draft.open("w", encoding="utf-8") as file:
-            json.dump(dataclasses.asdict(record), file)
-            file.flush()
-            os.fsync(file.fileno())
-        draft.replace(path)
-    finally:
-        draft.unlink(missing_ok=True)
+    files.write(path, json.dumps(dataclasses.asdict(record)).encode())
     return path
 
 

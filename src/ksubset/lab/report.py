@@ -14,6 +14,7 @@ from typing import Any
 
 import torch
 
+from ksubset.experiments import files
 from ksubset.extras import require
 from ksubset.lab.measure import ESTIMATORS, Measurement, Quality
 from ksubset.lab.problems import CHUNK, SEEDS
@@ -107,13 +108,7 @@ def save(results: Mapping[str, Result], path: str | os.PathLike[str]) -> None:
     Raises:
         OSError: The file cannot be written.
     """
-    path = Path(path)
-    draft = path.with_name(f"{path.name}.{os.getpid()}.tmp")
-    try:
-        draft.write_text(json.dumps({name: _fields(result) for name, result in results.items()}))
-        draft.replace(path)
-    finally:
-        draft.unlink(missing_ok=True)
+    files.write(Path(path), json.dumps({name: _fields(result) for name, result in results.items()}).encode())
 
 
 def load(path: str | os.PathLike[str]) -> dict[str, Result]:

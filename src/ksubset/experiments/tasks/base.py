@@ -13,7 +13,9 @@ __all__ = ["SelectLinear", "Task"]
 class SelectLinear(nn.Linear):
     r"""A linear layer on the selected input, :math:`W (z \odot x) + b`.
 
-    Where subsets are hard and shared by a batch, only the k selected columns are computed: k/n of the work.
+    Subsets that are shared by a batch never touch the images: where they are hard and need no gradient, only the k
+    selected columns are computed, k/n of the work; otherwise they scale the columns of W, and no gradient has to pass
+    through a product as large as the batch.
 
     Shapes:
         images `(B, n)`, mask `(S, 1, n)` if shared by the batch, else `(S, B, n)` -> `(S, B, out_features)`.
@@ -27,8 +29,10 @@ class SelectLinear(nn.Linear):
             mask: subsets, relaxed or hard.
             k: number of ones in each row, where the mask is hard, shared by the batch and needs no gradient; else None.
         """
-        if k is None:
+        if mask.shape[-2] > 1:
             return self.forward(mask * images)
+        if k is None:
+            return torch.matmul(images, (self.weight * mask).mT) + self.bias
         columns = mask.squeeze(-2).topk(k).indices  # (S, k)
         pixels = images.T[columns].mT  # (S, B, k)
         weight = self.weight.T[columns]  # (S, k, out_features)

@@ -77,7 +77,7 @@ class Reconstruction(Task):
     def statistics(self, output: Tensor, images: Tensor, labels: Tensor, training: bool) -> dict[str, Tensor]:
         pixels = output.sigmoid()
         sums = {
-            "squared_error": (pixels - images).square().sum(),
+            "squared_error": functional.mse_loss(pixels, images.expand(pixels.shape), reduction="sum"),
             "pixels": torch.tensor(pixels.numel()),
         }
         if not training:

@@ -1,0 +1,43 @@
+"""Files that are there whole or not at all."""
+
+import os
+import tempfile
+from pathlib import Path
+
+__all__ = ["prepare", "write"]
+
+
+def prepare(folder: str | os.PathLike[str]) -> Path:
+    """Make sure that files can be written into ``folder``, creating it if necessary.
+
+    Raises:
+        OSError: they cannot; the message names the folder. Better before the training than after it.
+    """
+    folder = Path(folder)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=folder):
+            pass
+    except OSError as error:
+        raise OSError(f"out: expected a folder to write records into, got {folder} ({error})") from error
+    return folder
+
+
+def write(path: Path, content: bytes) -> None:
+    """Write a file over what is there; if that fails, or the process is killed, what was there stays.
+
+    Raises:
+        OSError: the file cannot be written; the message names it.
+    """
+    # In the same folder, because a file is replaced atomically within one file system only.
+    draft = path.with_name(f"{path.name}.{os.getpid()}.tmp")
+    try:
+        with draft.open("wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        draft.replace(path)
+    except OSError as error:
+        raise OSError(f"{path}: cannot be written, what was there is kept ({error})") from error
+    finally:
+        draft.unlink(missing_ok=True)

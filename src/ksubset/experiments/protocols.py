@@ -1,0 +1,53 @@
+"""Named settings: ``paper``, everything as printed, and ``best``, whatever validation data supports."""
+
+import dataclasses
+import functools
+import tomllib
+from importlib import resources
+from typing import Any
+
+from ksubset.experiments.config import RunConfig
+
+__all__ = ["PROTOCOLS", "find", "name"]
+
+PROTOCOLS = ("paper", "best")
+
+# What a protocol leaves to the user.
+_FREE = ("task", "dataset", "method", "k", "epochs", "seed")
+
+
+def find(protocol: str, task: str, method: str) -> dict[str, Any]:
+    """The knobs of a protocol for a task and a method, those apart that have the paper's values.
+
+    Raises:
+        ValueError: the protocol is unknown, or has no settings for this task and method.
+    """
+    if protocol not in PROTOCOLS:
+        raise ValueError(f"protocol: expected one of {', '.join(PROTOCOLS)}, got {protocol!r}")
+    if protocol == "paper":
+        return {}
+    known = _best().get(task, {})
+    if method not in known:
+        raise ValueError(
+            f"protocol: 'best' has settings for the methods {', '.join(known) or 'none'} of {task}, got {method!r}"
+        )
+    return dict(known[method])
+
+
+def name(config: RunConfig) -> str | None:
+    """The protocol that a configuration follows in every knob; None if it follows none."""
+    for protocol in PROTOCOLS:
+        try:
+            settings = find(protocol, config.task, config.method)
+        except ValueError:
+            continue
+        free = {knob: getattr(config, knob) for knob in _FREE}
+        if config == dataclasses.replace(RunConfig(**settings | {"epochs": config.epochs}), **free):
+            return protocol
+    return None
+
+
+@functools.cache
+def _best() -> dict[str, Any]:
+    text = resources.files("ksubset.experiments").joinpath("best.toml").read_text(encoding="utf-8")
+    return tomllib.loads(text)
