@@ -13,7 +13,7 @@ ALLOWED = {
     "estimators": {"numerics", "distribution"},
     "extras": set(),
     "experiments": {"", "schedules", "numerics", "distribution", "estimators", "extras"},
-    "lab": {"", "numerics", "distribution", "estimators", "extras"},
+    "lab": {"", "numerics", "distribution", "estimators", "extras", "experiments"},
     "nn": {"numerics", "distribution", "estimators"},
     "cli": {"experiments", "lab"},
     "schedules": set(),

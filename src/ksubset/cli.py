@@ -54,7 +54,7 @@ def _clear_errors(command: _Command) -> _Command:
         except KeyboardInterrupt as interrupt:
             typer.echo(
                 "interrupted: finished epochs of a run, and finished problems of the laboratory, are kept; "
-                "the rest was not started",
+                "the same command goes on from there",
                 err=True,
             )
             raise typer.Exit(130) from interrupt
@@ -63,7 +63,9 @@ def _clear_errors(command: _Command) -> _Command:
 
 
 def _options_of_config(command: _Command) -> _Command:
-    """Give a command with the parameter ``grid`` one repeatable option for each field of :class:`RunConfig`."""
+    """Give a command with the parameter ``grid`` one repeatable option for each field of :class:`RunConfig`; the grid
+    holds what was given.
+    """
     signature = inspect.signature(command)
     types = typing.get_type_hints(RunConfig)
     options = []
@@ -73,6 +75,7 @@ def _options_of_config(command: _Command) -> _Command:
             f"--{field.name.replace('_', '-')}",
             help=field.metadata["help"] + ("" if field.default is None else f" (default: {field.default})"),
             show_default=False,
+            metavar=kind.__name__,
         )
         annotation = Annotated[Optional[list[kind]], option]  # type: ignore[valid-type]  # noqa: UP045
         options.append(
@@ -81,8 +84,8 @@ def _options_of_config(command: _Command) -> _Command:
 
     @functools.wraps(command)
     def wrapper(**values: Any) -> None:
-        grid = {field.name: values.pop(field.name) or [field.default] for field in dataclasses.fields(RunConfig)}
-        command(grid=grid, **values)
+        knobs = {field.name: values.pop(field.name) for field in dataclasses.fields(RunConfig)}
+        command(grid={name: given for name, given in knobs.items() if given}, **values)
 
     rest = [parameter for name, parameter in signature.parameters.items() if name != "grid"]
     rest = [parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY) for parameter in rest]
@@ -90,24 +93,88 @@ def _options_of_config(command: _Command) -> _Command:
     return typing.cast(_Command, wrapper)
 
 
+def _once(command: _Command) -> _Command:
+    """Refuse an option that is given twice, of which the last one would win without a word."""
+    signature = inspect.signature(command)
+    single = {}
+    for name, parameter in signature.parameters.items():
+        kind, option = typing.get_args(parameter.annotation)
+        if not any(typing.get_origin(part) is list for part in (kind, *typing.get_args(kind))):
+            kind = next(iter(typing.get_args(kind)), kind)  # Path, for a path that may be None
+            annotation = Annotated[Optional[list[kind]], option]  # type: ignore[valid-type]  # noqa: UP045
+            default = None if parameter.default is None else [parameter.default]
+            single[name] = parameter.replace(annotation=annotation, default=default)
+
+    @functools.wraps(command)
+    def wrapper(**values: Any) -> None:
+        for name, given in values.items():
+            if given and len(given) > 1:
+                grid = "" if name in single else "; a grid is a matter of 'ksubset sweep'"
+                raise ValueError(f"--{name.replace('_', '-')}: expected one value, got {len(given)}{grid}")
+        command(**{name: given[0] if given and name in single else given for name, given in values.items()})
+
+    parameters = [single.get(name, parameter) for name, parameter in signature.parameters.items()]
+    wrapper.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]
+    return typing.cast(_Command, wrapper)
+
+
+_PROTOCOL = typer.Option(metavar="str", help="values of all knobs that are not given: paper or best (default: paper)")
+_OUT = typer.Option(metavar="folder", help="folder for the records, one JSON file a run")
+_CHECKPOINT_EVERY = typer.Option(min=1, metavar="int", help="epochs from one checkpoint to the next")
+_TENSORBOARD = typer.Option(metavar="folder", help="folder for TensorBoard's files, a sub-folder for each run")
+
+
 @app.command()
 @_clear_errors
+@_once
 @_options_of_config
 def run(
     grid: dict[str, list[Any]],
-    out: Annotated[Path, typer.Option(help="folder for the records, one JSON file a run")] = Path("results"),
-    skip_finished: Annotated[
-        bool, typer.Option("--skip-finished", help="leave out runs whose finished record is already in the folder")
-    ] = False,
+    protocol: Annotated[Optional[list[str]], _PROTOCOL] = None,  # noqa: UP045
+    out: Annotated[Path, _OUT] = Path("results"),
+    checkpoint_every: Annotated[int, _CHECKPOINT_EVERY] = 10,
+    tensorboard: Annotated[Optional[Path], _TENSORBOARD] = None,  # noqa: UP045
 ) -> None:
-    """Train, and write one record for each run.
+    """Train once, and write the record. A run that was killed goes on after its last checkpoint.
 
-    Every option of the configuration may be given several times: the runs are all combinations.
-
-    Example: ksubset run --dataset fashion-mnist --method gs --method sfess-v --seed 0 --seed 1
+    Example: ksubset run --dataset fashion-mnist --method sfess-v --seed 0
     """
-    configs = [RunConfig(**dict(zip(grid, values, strict=True))) for values in itertools.product(*grid.values())]
-    _train(configs, out, skip_finished)
+    from ksubset.experiments.sweep import summary, title, train
+
+    (config,) = _configs(protocol, grid)
+    console = Console()
+    with _epochs(console, title(config), config.epochs) as progress:
+        record = train(config, out, progress, checkpoint_every=checkpoint_every, tensorboard=tensorboard)
+    _print(console, f"{title(config)}: {summary(record, out)}")
+
+
+@app.command()
+@_clear_errors
+@_options_of_config
+def sweep(
+    grid: dict[str, list[Any]],
+    protocol: Annotated[Optional[list[str]], _PROTOCOL] = None,  # noqa: UP045
+    out: Annotated[Path, _OUT] = Path("results"),
+    backend: Annotated[str, typer.Option(help="where to train: local, or ray (the cluster of RAY_ADDRESS)")] = "local",
+    jobs: Annotated[int, typer.Option(min=1, help="runs at a time")] = 1,
+    checkpoint_every: Annotated[int, _CHECKPOINT_EVERY] = 10,
+    tensorboard: Annotated[Optional[Path], _TENSORBOARD] = None,  # noqa: UP045
+) -> None:
+    """Train a grid, and write one record for each run.
+
+    Every option of the configuration may be given several times: the runs are all combinations. Runs whose finished
+    record is in the folder are left out, and runs that were killed go on after their last checkpoints.
+
+    Example: ksubset sweep --dataset fashion-mnist --method gs --method sfess-v --seed 0 --seed 1 --jobs 2
+    """
+    _train(
+        _configs(protocol, grid),
+        out,
+        backend=backend,
+        jobs=jobs,
+        checkpoint_every=checkpoint_every,
+        tensorboard=tensorboard,
+    )
 
 
 @app.command()
@@ -140,7 +207,8 @@ def reproduce(
 ) -> None:
     """Run both tasks with all methods on scikit-learn's digits (minutes on two cores), then print tables, draw figures.
 
-    It needs no download. The paper's data sets are a matter of 'ksubset run'; see docs/reproduction.md.
+    It needs no download, and goes on where it was ended. The paper's data sets are a matter of 'ksubset sweep'; see
+    docs/reproduction.md.
     """
     from ksubset.experiments import presets
 
@@ -174,7 +242,7 @@ def lab(
 
     Example: ksubset lab --problem toy --problem quadratic
     """
-    from ksubset.experiments import records
+    from ksubset.experiments import files
     from ksubset.lab import problems, report
 
     settings = report.Settings(repeats=repeats)
@@ -185,7 +253,7 @@ def lab(
     for name in problem or ():
         if name not in problems.PROBLEMS:
             raise ValueError(f"problem: expected one of {', '.join(problems.PROBLEMS)}, got {name!r}")
-    folder = records.prepare(out or Path("results/lab-smoke" if smoke else "results/lab"))
+    folder = files.prepare(out or Path("results/lab-smoke" if smoke else "results/lab"))
     path = folder / "measurements.json"
     results = report.load(path) if path.exists() else {}
     console = Console()
@@ -193,7 +261,7 @@ def lab(
         for name in problem or problems.PROBLEMS:
             known = results.get(name)
             if known and (known.settings, known.environment) == (settings, report.environment()):
-                console.print(f"{name}: already in {path}", markup=False, highlight=False, soft_wrap=True)
+                _print(console, f"{name}: already in {path}")
                 continue
             results[name] = _measure(console, name, settings)
             report.save(results, path)
@@ -211,15 +279,15 @@ def _measure(console: Console, name: str, settings: "Settings") -> "Result":
     if name in problems.SMALL:
         instances = [problems.SMALL[name](seed) for seed in settings.seeds]
     else:
-        chunks = settings.reference // problems.CHUNK
+        chunks, count = settings.reference // problems.CHUNK, itertools.count(1)
         with _bar(console, f"{name}: reference gradient", chunks, "estimate") as advance:
-            instances = [problems.decoder(settings.seeds[0], settings.reference, lambda: advance(""))]
+            instances = [problems.decoder(settings.seeds[0], settings.reference, lambda: advance("", next(count)))]
     cells = [(instance, *cell) for instance in instances for cell in measure.cells(instance, settings.samples)]
     measurements = []
     with _bar(console, name, len(cells), "measurement") as advance:
-        for instance, estimator, samples in cells:
+        for number, (instance, estimator, samples) in enumerate(cells, 1):
             measurements.append(measure.measure(instance, estimator, samples, settings.repeats))
-            advance(f"{estimator}, S = {samples}, mse {measurements[-1].mse:.3g}")
+            advance(f"{estimator}, S = {samples}, mse {measurements[-1].mse:.3g}", number)
     error = max(instance.noise**0.5 / float(instance.gradient.norm()) for instance in instances)
     return report.Result(settings, report.environment(), error, measurements)
 
@@ -253,31 +321,53 @@ def _draw(records: list["Record"], folder: Path) -> None:
         typer.echo(path)
 
 
-def _train(configs: list[RunConfig], out: Path, skip_finished: bool = False) -> list["Record"]:
-    """Run all configurations in turn and say what came out; all are checked before the first one starts."""
-    from ksubset.experiments import records, runner
+def _configs(protocols: list[str] | None, grid: dict[str, list[Any]]) -> list[RunConfig]:
+    """All combinations of a grid, under each of the protocols."""
+    from ksubset.experiments.protocols import find
 
-    configs = [runner.resolve(config) for config in configs]
-    records.prepare(out)
-    done = []
+    configs = []
+    for protocol, *values in itertools.product(protocols or ["paper"], *grid.values()):
+        given = dict(zip(grid, values, strict=True))
+        task, method = (given.get(name, getattr(RunConfig, name)) for name in ("task", "method"))
+        configs.append(RunConfig(**find(protocol, task, method) | given))
+    return configs
+
+
+def _train(configs: list[RunConfig], out: Path, **options: Any) -> list["Record"]:
+    """Sweep over the configurations and give their records, or end with a line for each run that failed."""
+    from ksubset.experiments.sweep import sweep
+
     console = Console()
-    for number, config in enumerate(configs, 1):
-        name = f"[{number}/{len(configs)}] {config.task} {config.dataset} {config.method} seed {config.seed}"
-        path = out / f"{config.name()}.json"
-        if skip_finished and path.exists() and records.load(path).status == records.FINISHED:
-            console.print(f"{name}: already in {path}", markup=False, highlight=False, soft_wrap=True)
-            continue
-        with _bar(console, name, config.epochs, "epoch") as advance:
-            record = runner.run(config, out, lambda entry: advance(_losses(entry)))
-        summary = f"{name}: test {_metrics(record.test)}, {record.seconds_total:.1f} s, {path}"
-        console.print(summary, markup=False, highlight=False, soft_wrap=True)
-        done.append(record)
-    return done
+    say, bar = functools.partial(_print, console), functools.partial(_epochs, console)
+    outcome = sweep(configs, out, say=say, bar=bar, **options)
+    for failure in outcome.failures:
+        typer.echo(f"error: {failure.config.name()}: {failure.reason}", err=True)
+    if outcome.failures:
+        raise typer.Exit(2)
+    return outcome.records
+
+
+def _print(console: Console, line: str) -> None:
+    console.print(line, markup=False, highlight=False, soft_wrap=True)
 
 
 @contextmanager
-def _bar(console: Console, name: str, total: int, unit: str) -> Iterator[Callable[[str], None]]:
-    """A progress bar; gives the function that moves it one step on, and shows a text beside it."""
+def _epochs(console: Console, name: str, epochs: int) -> Iterator[Callable[[dict[str, Any]], None]]:
+    """A progress bar over the epochs of a run; gives the function that takes their entries of the history."""
+    from ksubset.experiments.sweep import metrics
+
+    with _bar(console, name, epochs, "epoch") as advance:
+
+        def progress(entry: dict[str, Any]) -> None:
+            text = f"loss {entry['loss']:.4f}, validation {metrics(entry['validation'])}"
+            advance(text, entry["epoch"])
+
+        yield progress
+
+
+@contextmanager
+def _bar(console: Console, name: str, total: int, unit: str) -> Iterator[Callable[[str, int], None]]:
+    """A progress bar; gives the function that takes a text to show beside it and the number of finished steps."""
     columns = (
         TextColumn("{task.description}", markup=False),
         BarColumn(bar_width=20),
@@ -287,25 +377,15 @@ def _bar(console: Console, name: str, total: int, unit: str) -> Iterator[Callabl
     )
     with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
         line = bar.add_task(name, total=total, numbers="")
-        steps = itertools.count(1)
 
-        def advance(numbers: str) -> None:
-            step = next(steps)
-            bar.update(line, advance=1, numbers=numbers)
+        def advance(numbers: str, step: int) -> None:
+            bar.update(line, completed=step, numbers=numbers)
             # Without a terminal there is no bar: ten lines tell as much to a log file.
             if not console.is_terminal and 10 * step // total > 10 * (step - 1) // total:
                 text = ", ".join(filter(None, [f"{unit} {step}/{total}", numbers]))
-                console.print(f"{name}: {text}", markup=False, highlight=False, soft_wrap=True)
+                _print(console, f"{name}: {text}")
 
         yield advance
-
-
-def _losses(entry: dict[str, Any]) -> str:
-    return f"loss {entry['loss']:.4f}, validation {_metrics(entry['validation'])}"
-
-
-def _metrics(values: dict[str, float]) -> str:
-    return ", ".join(f"{name} {value:.3f}" for name, value in values.items())
 
 
 if __name__ == "__main__":

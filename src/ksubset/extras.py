@@ -6,17 +6,21 @@ from types import ModuleType
 __all__ = ["require"]
 
 
-def require(module: str) -> ModuleType:
+def require(module: str, extra: str = "experiments") -> ModuleType:
     """Import an optional dependency.
 
     A run on the digits needs no downloader and a classification run no image metrics, so neither may stop the other
     at import time.
 
+    Arguments:
+        module: what to import; it may import other packages of the same extra.
+        extra: the extra that brings it.
+
     Raises:
-        ImportError: the module is not installed; the message names the extra that brings it.
+        ImportError: a package is not installed; the message names the extra.
     """
     try:
         return importlib.import_module(module)
     except ModuleNotFoundError as error:
-        package = module.partition(".")[0]
-        raise ImportError(f"{package} is not installed; get it by: pip install 'ksubset[experiments]'") from error
+        package = (error.name or module).partition(".")[0]
+        raise ImportError(f"{package} is not installed; get it by: pip install 'ksubset[{extra}]'") from error

@@ -8,14 +8,20 @@ from oracle import gradient
 from torch import Tensor
 
 from ksubset import (
+    IMLE,
+    NCPSS,
+    SIMPLE,
     Estimator,
+    GumbelTopK,
     Hybrid,
     KSubset,
     LeaveOneOut,
     ReplayedSlope,
+    ScoreFunction,
     Slope,
     SlopeAtMean,
     SlopeAtSamples,
+    UnorderedSet,
     expectation,
 )
 from ksubset.estimators.hybrid import ridge
@@ -168,6 +174,77 @@ def test_the_memory_is_bounded() -> None:
     assert isinstance(hybrid.slope, ReplayedSlope)
     assert hybrid.slope._evaluations is not None
     assert [len(x) for x in hybrid.slope._evaluations] == [16, 16]
+
+
+@pytest.mark.parametrize("calls", [0, 1, 7, 30])
+def test_a_fresh_instance_goes_on_from_the_state(hybrid: Hybrid, calls: int) -> None:
+    # After 7 calls the memory is filling up, and a part of a new quarter has come in since the last fit; after 30 it
+    # has gone round.
+    w = LOGITS.clone().requires_grad_()
+
+    def gradients(estimator: Hybrid) -> list[Tensor]:
+        torch.manual_seed(3)
+        return [torch.autograd.grad(expectation(bent, KSubset(K, w), estimator, 5), w)[0] for _ in range(10)]
+
+    for _ in range(calls):
+        expectation(bent, KSubset(K, w), hybrid, 5)
+    other = Hybrid(copy.deepcopy(hybrid.slope))
+    expectation(linear, KSubset(K, w), other, 5)  # memories of its own, which must go
+    state = {name: value.clone() for name, value in hybrid.state_dict().items()}
+    other.load_state_dict(state)
+    assert other.state_dict().keys() == state.keys()
+    expected = gradients(hybrid)
+    assert all(torch.equal(a, b) for a, b in zip(gradients(other), expected, strict=True))
+    # Neither has written into the state.
+    again = Hybrid(copy.deepcopy(hybrid.slope))
+    again.load_state_dict(state)
+    assert all(torch.equal(a, b) for a, b in zip(gradients(again), expected, strict=True))
+
+
+def test_without_its_state_it_would_go_on_otherwise() -> None:
+    # So the test above can fail.
+    w = LOGITS.clone().requires_grad_()
+    hybrid, fresh = Hybrid(ReplayedSlope(memory=64)), Hybrid(ReplayedSlope(memory=64))
+    for _ in range(30):
+        expectation(bent, KSubset(K, w), hybrid, 5)
+    pair = []
+    for estimator in (hybrid, fresh):
+        torch.manual_seed(3)
+        pair += torch.autograd.grad(expectation(bent, KSubset(K, w), estimator, 5), w)
+    assert not torch.equal(*pair)
+
+
+def test_the_state_of_a_replayed_slope() -> None:
+    slope, other = ReplayedSlope(memory=16), ReplayedSlope(memory=16)
+    assert slope.state_dict().keys() == {"new"}
+    w = LOGITS.clone().requires_grad_()
+    expectation(bent, KSubset(K, w), Hybrid(slope), 5)
+    other.load_state_dict(slope.state_dict())
+    assert slope.state_dict().keys() == other.state_dict().keys() == {"new", "subsets", "losses", "slope"}
+    assert all(torch.equal(value, other.state_dict()[name]) for name, value in slope.state_dict().items())
+    other.load_state_dict(ReplayedSlope().state_dict())
+    assert other.state_dict().keys() == {"new"}
+
+
+@pytest.mark.parametrize(
+    "estimator",
+    [
+        GumbelTopK(0.5),
+        GumbelTopK(0.5, straight_through=True),
+        ScoreFunction(),
+        LeaveOneOut(),
+        UnorderedSet(),
+        SIMPLE(),
+        IMLE(),
+        NCPSS(),
+    ],
+    ids=repr,
+)
+def test_the_others_remember_nothing(estimator: Estimator) -> None:
+    w = LOGITS.clone().requires_grad_()
+    expectation(bent, KSubset(K, w), estimator, 5).backward()
+    assert estimator.state_dict() == {}
+    estimator.load_state_dict({})
 
 
 @pytest.mark.parametrize(("memory", "error"), [(7, ValueError), (8.0, TypeError), (True, TypeError)])

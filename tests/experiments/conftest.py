@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from ksubset.experiments import protocols
 from ksubset.experiments.config import RunConfig
 from ksubset.experiments.datasets import IdxFile, IdxSet
 from ksubset.experiments.records import Record
@@ -41,7 +42,14 @@ def make_record() -> Callable[..., Record]:
         values = test or dict.fromkeys(names, 0.5)
         pixels = [list(range(64))] * 3 if config.task == "reconstruction" else []
         history = [
-            {"epoch": epoch, "loss": 1.0 / epoch, "train": values, "validation": values, "seconds": 2.0}
+            {
+                "epoch": epoch,
+                "loss": 1.0 / epoch,
+                "train": values,
+                "validation": values,
+                "evaluations": 100 * config.samples,
+                "seconds": 2.0,
+            }
             for epoch in (1, 2, 3)
         ]
         return Record(
@@ -71,6 +79,17 @@ def make_record() -> Callable[..., Record]:
         )
 
     return make
+
+
+@pytest.fixture
+def best(monkeypatch: pytest.MonkeyPatch) -> dict[str, dict[str, object]]:
+    """Settings of the protocol best by method, the same for both tasks."""
+    settings: dict[str, dict[str, object]] = {
+        "gs": {"network_lr": 1e-3},
+        "sfess-v": {"subsets_per": "example", "lr_schedule": "cosine"},
+    }
+    monkeypatch.setattr(protocols, "_best", lambda: {"classification": settings, "reconstruction": settings})
+    return settings
 
 
 def pack(values: np.ndarray, magic: int | None = None) -> bytes:

@@ -1,6 +1,5 @@
 import dataclasses
-import json
-import tempfile
+import re
 from collections.abc import Callable
 from pathlib import Path
 
@@ -26,10 +25,10 @@ def test_a_failed_write_leaves_nothing(make_record: Factory, tmp_path: Path, mon
     old = make_record()
     records.write(old, tmp_path)
 
-    def dump(*_: object) -> None:
+    def replace(*_: object) -> None:
         raise OSError("disk full")
 
-    monkeypatch.setattr(json, "dump", dump)
+    monkeypatch.setattr(Path, "replace", replace)
     with pytest.raises(OSError, match="disk full"):
         records.write(dataclasses.replace(old, seconds_total=1.0), tmp_path)
     assert list(records.read(tmp_path)) == [old]
@@ -58,28 +57,50 @@ def test_a_folder_without_records_is_named(tmp_path: Path) -> None:
         list(records.read(tmp_path))
 
 
-def test_a_file_is_no_folder_for_records(tmp_path: Path) -> None:
-    path = tmp_path / "file"
-    path.touch()
-    with pytest.raises(OSError, match=r"out: expected a folder to write records into, got .*file"):
-        records.prepare(path)
+def test_description_of_the_papers_protocol() -> None:
+    assert records.describe(RunConfig(k=30)) == "protocol paper: 500 epochs, M = 5 subsets per batch, k = 30"
+    other = RunConfig(k=10, epochs=2, seed=3, method="gs", task="reconstruction")
+    assert records.describe(other) == "protocol paper: 2 epochs, M = 5 subsets per batch, k = 10"
 
 
-def test_a_read_only_folder_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse(**_: object) -> None:
-        raise PermissionError("read-only file system")
-
-    monkeypatch.setattr(tempfile, "TemporaryFile", refuse)
-    with pytest.raises(OSError, match=r"out: expected a folder .*read-only"):
-        records.prepare(tmp_path)
+def test_one_description_for_the_best_of_all_methods(best: dict[str, dict[str, object]]) -> None:
+    configs = [RunConfig(k=30, epochs=50, method=method, **knobs) for method, knobs in best.items()]
+    assert {records.describe(config) for config in configs} == {"protocol best: 50 epochs, k = 30"}
+    assert {records.slug(config) for config in configs} == {"best-50-epochs-k-30"}
 
 
-def test_description_of_a_protocol() -> None:
-    assert records.describe(RunConfig(k=30)) == "500 epochs, M = 5 subsets per batch, k = 30"
-    other = RunConfig(
-        k=10, epochs=2, subsets_per="example", network_lr=1e-3, seed=3, method="gs", task="reconstruction"
+def test_description_of_no_protocol() -> None:
+    config = RunConfig(k=10, epochs=2, network_lr=1e-3, lr_schedule="cosine", k_start=20, seed=3)
+    assert records.describe(config) == (
+        "2 epochs, M = 5 subsets per batch, k = 10, k_start = 20, network_lr = 0.001, lr_schedule = cosine"
     )
-    assert records.describe(other) == "2 epochs, M = 5 subsets per example, k = 10, network_lr = 0.001"
+
+
+def test_description_without_what_a_study_varies() -> None:
+    config = RunConfig(k=30, k_start=200, k_until=0.8)
+    assert records.describe(config, ("k_start", "k_until")) == records.describe(RunConfig(k=30))
+    varied = ("samples",)
+    assert records.describe(RunConfig(k=30, samples=2), varied) == (
+        "protocol paper: 500 epochs, M subsets per batch, k = 30"
+    )
+    assert records.describe(RunConfig(k=30, samples=2, subsets_per="example"), varied) == (
+        "500 epochs, M subsets per example, k = 30"
+    )
+
+
+def test_description_of_one() -> None:
+    config = RunConfig(k=30, epochs=1, samples=1)
+    assert records.describe(config) == "1 epoch, M = 1 subset per batch, k = 30"
+    assert records.slug(config) == "1-epoch-m-1-subset-per-batch-k-30"
+
+
+def test_file_names_tell_settings_apart() -> None:
+    assert records.slug(RunConfig(k=30)) == "paper-500-epochs-k-30"
+    assert records.slug(RunConfig(k=30, subsets_per="example")) == "500-epochs-m-5-subsets-per-example-k-30"
+    settings = ({"k_start": 60}, {"k_start": 200}, {"k_start": 60, "k_until": 1.0}, {"lr_schedule": "cosine"})
+    slugs = {records.slug(RunConfig(k=30, **knobs)) for knobs in settings}
+    assert len(slugs) == 4
+    assert all(re.fullmatch("500-epochs-m-5-subsets-per-batch-k-30-[0-9a-f]{6}", slug) for slug in slugs)
 
 
 def test_the_latest_of_a_configuration_counts(make_record: Factory) -> None:
@@ -87,3 +108,9 @@ def test_the_latest_of_a_configuration_counts(make_record: Factory) -> None:
     assert records.latest([new, old]) == [new]
     cut = make_record(timestamp="2026-03-01T00:00:00+00:00", status=records.INTERRUPTED)
     assert records.latest([new, cut, old]) == [new]
+
+
+def test_the_latest_on_each_device(make_record: Factory) -> None:
+    one, other = make_record(), make_record(device="Other machine", timestamp="2026-02-01T00:00:00+00:00")
+    assert records.latest([one, other]) == [other]
+    assert records.latest([one, other], by_device=True) == [one, other]

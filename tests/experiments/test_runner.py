@@ -11,6 +11,7 @@ from ksubset.experiments import records, runner
 from ksubset.experiments.config import SUBSETS_PER, RunConfig
 from ksubset.experiments.methods import METHODS
 from ksubset.experiments.tasks import TASKS
+from ksubset.experiments.training import Training
 
 QUICK = RunConfig(dataset="digits", epochs=2, batch_size=256, selector_lr=5e-2, network_lr=1e-3)
 
@@ -69,47 +70,20 @@ def test_the_callers_random_state_is_left_alone(tmp_path: Path) -> None:
     assert torch.equal(torch.random.get_rng_state(), state)
 
 
-def test_initial_logits_and_optimizer_are_the_papers() -> None:
-    config = runner.resolve(RunConfig(dataset="digits"))
-    data = runner.datasets.load("digits")
-    training = runner._Training(config, data, TASKS["classification"](8, 10), torch.device("cpu"))
-    torch.testing.assert_close(training.logits.detach(), torch.full((64,), math.log(10 / 54)))
-    selector, network = training.optimizer.param_groups
-    assert (selector["lr"], selector["betas"], selector["weight_decay"]) == (1e-2, (0.99, 0.999), 0)
-    assert (network["lr"], network["betas"], network["weight_decay"]) == (1e-4, (0.9, 0.999), 1e-4)
-
-
-def test_the_schedule_goes_from_its_start_to_its_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    seen = []
-    method = METHODS["sfess-v"]
-
-    def prepare(config: RunConfig) -> Any:
-        return lambda progress: seen.append(progress) or method.prepare(config)(progress)
-
-    monkeypatch.setitem(METHODS, "sfess-v", dataclasses.replace(method, prepare=prepare))
-    runner.run(dataclasses.replace(QUICK, epochs=3), tmp_path)
-    assert seen[-3:] == [0.0, 0.5, 1.0]
-
-
-@pytest.mark.parametrize("method", ["sfess-v", "simple"])
-def test_the_size_is_annealed_to_its_target(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, method: str) -> None:
-    sizes = []
-    original = runner.KSubset.sample
-
-    def sample(self: Any, *arguments: Any, **options: Any) -> Any:
-        sizes.append(self.k)
-        return original(self, *arguments, **options)
-
-    monkeypatch.setattr(runner.KSubset, "sample", sample)
-    config = dataclasses.replace(QUICK, method=method, epochs=5, k=10, k_start=40, k_until=0.5)
-    record = runner.run(config, tmp_path)
-    assert list(dict.fromkeys(sizes)) == [40, 20, 10]
-    assert len(record.selected) == 10
-
-
 def test_a_start_size_beyond_the_pixels() -> None:
     with pytest.raises(ValueError, match="k_start: expected at most the 64 pixels of digits, got 65"):
         runner.resolve(RunConfig(dataset="digits", k_start=65))
+
+
+def test_progress_and_monitor_see_every_epoch(tmp_path: Path) -> None:
+    entries, monitored = [], []
+
+    def monitor(state: Training, entry: dict[str, Any]) -> None:
+        assert state.mode().sum() == 10
+        monitored.append(entry)
+
+    record = runner.run(QUICK, tmp_path, entries.append, monitor=monitor)
+    assert entries == monitored == record.history
 
 
 def test_an_interrupt_leaves_a_usable_record(tmp_path: Path) -> None:
@@ -155,7 +129,7 @@ def test_an_interrupt_after_the_last_epoch_loses_nothing(tmp_path: Path, monkeyp
 def test_a_folder_that_is_none_fails_before_training(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "file"
     path.touch()
-    monkeypatch.setattr(runner, "_Training", None)
+    monkeypatch.setattr(runner, "Training", None)
     with pytest.raises(OSError, match="out: expected a folder"):
         runner.run(QUICK, path)
 

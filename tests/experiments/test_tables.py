@@ -1,3 +1,4 @@
+import re
 from collections.abc import Callable
 
 import pytest
@@ -34,7 +35,7 @@ def test_results_beside_the_papers(make_record: Factory) -> None:
         "**0.820 ± 0.040 (3 seeds)**",
     ]
     assert paper[2:] == ["paper", "<u>0.777 ± 0.012</u>", "0.774 ± 0.027", "0.643 ± 0.112", "**0.809 ± 0.009**"]
-    assert "**500 epochs, M = 5 subsets per batch, k = 30**" in text
+    assert "**protocol paper: 500 epochs, M = 5 subsets per batch, k = 30**" in text
 
 
 def test_the_published_table_is_marked_as_in_print(make_record: Factory) -> None:
@@ -87,14 +88,25 @@ def test_a_new_method_gets_a_column(make_record: Factory) -> None:
 
 
 def test_runtime_beside_the_papers(make_record: Factory) -> None:
+    runs = [
+        ("gs", 0, "classification", 120.0, 4.0),
+        ("gs", 1, "classification", 180.0, 6.0),
+        ("sfess-v", 0, "classification", 30.0, 1.0),
+        ("sfess-v", 0, "reconstruction", 50.0, 2.0),
+    ]
     records = [
-        make_record(method="gs", seconds_total=120.0, seconds_per_epoch=4.0),
-        make_record(method="gs", seed=1, seconds_total=180.0, seconds_per_epoch=6.0),
-        make_record(method="sfess-v", seconds_total=30.0, seconds_per_epoch=1.0),
-        make_record(method="sfess-v", task="reconstruction", seconds_total=50.0, seconds_per_epoch=2.0),
+        make_record(
+            method=method,
+            seed=seed,
+            task=task,
+            seconds_total=total,
+            seconds_per_epoch=epoch,
+            device="AMD EPYC, 1 thread, bfloat16",
+        )
+        for method, seed, task, total, epoch in runs
     ]
     table = rows(tables.runtime(records))[2:]
-    device = "ours, Abacus, 2 threads"
+    device = "ours: AMD EPYC, 1 thread, bfloat16"
     assert table[0] == [
         "Total time ↓",
         "Classification",
@@ -106,12 +118,82 @@ def test_runtime_beside_the_papers(make_record: Factory) -> None:
     ]
     assert table[1][1:] == ["Reconstruction", device, "–", "–", "–", "50.0 s (1 run)"]
     assert table[2][1:] == ["all", device, "<u>2.5 min (2 runs)</u>", "–", "–", "**40.0 s (2 runs)**"]
-    assert table[3][1:] == ["all", "paper, Nvidia A100", "28.7 min", "29.1 min", "**17.0 min**", "<u>17.4 min</u>"]
+    assert table[3][1:] == ["all", "paper: Nvidia A100", "28.7 min", "29.1 min", "**17.0 min**", "<u>17.4 min</u>"]
     assert table[4][3] == "<u>5.00 s (2 runs)</u>"
     assert table[7][3:] == ["3.45 s", "3.49 s", "**2.04 s**", "<u>2.09 s</u>"]
 
 
 def test_devices_are_never_averaged(make_record: Factory) -> None:
-    records = [make_record(), make_record(seed=1, device="Other machine", seconds_total=10.0)]
+    # The same run on two machines is two times, though one result.
+    records = [make_record(), make_record(device="Other machine", seconds_total=10.0)]
     table = rows(tables.runtime(records))
     assert [row[6] for row in table if row[0] == "Total time ↓"] == ["1.5 min (1 run)", "10.0 s (1 run)"]
+
+
+def test_protocols_beside_each_other(make_record: Factory, best: dict[str, dict[str, object]]) -> None:
+    def runs(accuracies: dict[str, list[float]], epochs: int, protocol: dict[str, dict[str, object]]) -> list[Record]:
+        return [
+            make_record(
+                dataset="mnist", method=method, epochs=epochs, seed=seed, test={"accuracy": value}, **protocol[method]
+            )
+            for method, values in accuracies.items()
+            for seed, value in enumerate(values)
+        ]
+
+    paper: dict[str, dict[str, object]] = {"gs": {}, "sfess-v": {}}
+    records = [
+        *runs({"gs": [0.90], "sfess-v": [0.92]}, 500, paper),
+        *runs({"gs": [0.95, 0.97], "sfess-v": [0.96, 0.98]}, 100, best),
+        *runs({"gs": [0.70, 0.72, 0.74], "sfess-v": [0.80]}, 100, paper),
+        make_record(dataset="mnist", weight_decay=0.0, test={"accuracy": 0.1}),
+    ]
+    text = tables.results(records)
+    head, _, *table = rows(text)
+    assert head == ["Metric", "Dataset", "Source", "Epochs", "Seeds", "GS", "STGS", "SFESS", "SFESS-V"]
+    assert table[:4] == [
+        [
+            "Accuracy ↑",
+            "MNIST",
+            "ours, protocol paper",
+            "100",
+            "1 to 3",
+            "<u>0.720 ± 0.040 (3 seeds)</u>",
+            "–",
+            "–",
+            "**0.800 (1 seed)**",
+        ],
+        ["", "", "ours, protocol paper", "500", "1", "<u>0.900</u>", "–", "–", "**0.920**"],
+        ["", "", "ours, protocol best", "100", "2", "<u>0.960 ± 0.028</u>", "–", "–", "**0.970 ± 0.028**"],
+        ["", "", "paper", "500", "5", "<u>0.898 ± 0.014</u>", "0.898 ± 0.019", "0.627 ± 0.077", "**0.921 ± 0.015**"],
+    ]
+    assert re.findall(r"^\*\*(.+)\*\*$", text, flags=re.MULTILINE) == [
+        "Protocols beside each other, k = 30",
+        "protocol paper: 100 epochs, M = 5 subsets per batch, k = 30",
+        "protocol paper: 500 epochs, M = 5 subsets per batch, k = 30",
+        "protocol best: 100 epochs, k = 30",
+        "500 epochs, M = 5 subsets per batch, k = 30, weight_decay = 0",
+    ]
+    # The block of a protocol holds all its methods, whose knobs differ.
+    (block,) = [part for part in text.split("\n\n**") if part.startswith("protocol best")]
+    assert rows(block)[2][3:] == ["<u>0.960 ± 0.028 (2 seeds)</u>", "–", "–", "**0.970 ± 0.028 (2 seeds)**"]
+
+
+def test_one_protocol_needs_no_comparison(make_record: Factory) -> None:
+    records = [make_record(), make_record(subsets_per="example"), make_record(dataset="digits", k=10)]
+    assert "beside each other" not in tables.results(records)
+
+
+def test_footnotes_are_given_once(make_record: Factory) -> None:
+    records = [make_record(task="reconstruction", dataset="mnist", epochs=epochs) for epochs in (50, 500)]
+    text = tables.results(records)
+    assert [row[2] for row in rows(text) if "paper [" in row[2]] == ["paper [1]"] * 3
+    assert text.count("[1] The paper's spreads") == 1
+
+
+def test_published_values_are_those_of_the_same_k(make_record: Factory) -> None:
+    assert [row[2] for row in rows(tables.results([make_record(dataset="mnist", k=10)]))[2:]] == ["ours"]
+
+
+def test_blocks_of_a_study_are_in_order(make_record: Factory) -> None:
+    text = tables.results([make_record(samples=samples) for samples in (20, 3, 10)])
+    assert re.findall(r"M = (\d+) subsets per batch, k = 30\*\*", text) == ["3", "10", "20"]

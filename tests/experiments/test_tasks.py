@@ -7,6 +7,8 @@ from torchmetrics.functional.image import peak_signal_noise_ratio, structural_si
 
 from ksubset.experiments import tasks
 from ksubset.experiments.tasks import Classification, Reconstruction, Task
+from ksubset.experiments.tasks.base import SelectLinear
+from ksubset.experiments.tasks.classification import _ReluDropout
 
 KINDS = list(tasks.TASKS.values())
 
@@ -25,9 +27,8 @@ def test_number_of_parameters(kind: type[Task], parameters: int) -> None:
 
 def test_layers_of_the_classifier() -> None:
     network = Classification(28, 10).network()
-    dropouts = [module.p for module in network.modules() if isinstance(module, torch.nn.Dropout)]
-    assert dropouts == [0.2] * 3
-    assert sum(isinstance(module, torch.nn.ReLU) for module in network.modules()) == 3
+    assert [module.p for module in network.modules() if isinstance(module, _ReluDropout)] == [0.2] * 3
+    assert sum(isinstance(module, torch.nn.Linear) for module in network.modules()) == 4
 
 
 @pytest.mark.parametrize("side", [8, 28])
@@ -59,15 +60,88 @@ def test_selected_columns_give_the_masked_result(kind: type[Task]) -> None:
     torch.testing.assert_close(*gradients, rtol=1e-3, atol=1e-5)
 
 
-def test_dropout_drops_a_fifth_and_keeps_the_mean() -> None:
-    dropout = next(m for m in Classification(8, 10).network().modules() if isinstance(m, torch.nn.Dropout))
-    torch.manual_seed(0)
-    ones = torch.ones(100_000)
-    dropped = dropout(ones)
-    assert set(dropped.unique().tolist()) == {0.0, 1.25}
-    # Five standard deviations of a mean of 100,000 Bernoulli variables.
-    assert abs((dropped == 0).float().mean() - 0.2) < 5 * math.sqrt(0.2 * 0.8 / 100_000)
-    assert torch.equal(dropout.eval()(ones), ones)
+@pytest.mark.parametrize("rows", ["columns", "shared", "shared, relaxed", "of each example"])
+def test_every_way_to_select_is_the_masked_product(rows: str) -> None:
+    layer = SelectLinear(12, 5).double()
+    images = torch.rand(4, 12, dtype=torch.float64)
+    shape = (3, 4, 12) if rows == "of each example" else (3, 1, 12)
+    mask = torch.rand(shape, dtype=torch.float64)
+    if rows != "shared, relaxed":
+        mask = torch.zeros_like(mask).scatter_(-1, mask.topk(4).indices, 1.0)
+    mask.requires_grad_(rows != "columns")
+    inputs = [layer.weight, layer.bias] + ([mask] if mask.requires_grad else [])
+    expected = torch.nn.functional.linear(mask * images, layer.weight, layer.bias)
+    output = layer.select(images, mask, 4 if rows == "columns" else None)
+    torch.testing.assert_close(output, expected, rtol=1e-12, atol=1e-12)
+    direction = torch.randn_like(expected)
+    gradients = (torch.autograd.grad((value * direction).sum(), inputs) for value in (output, expected))
+    torch.testing.assert_close(*gradients, rtol=1e-12, atol=1e-12)
+
+
+DTYPES = [torch.float32, torch.bfloat16]
+
+
+@pytest.mark.parametrize("p", [0.2, 0.5])
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_dropout_drops_its_share_and_scales_the_rest(dtype: torch.dtype, p: float) -> None:
+    # An odd number: each draw of 64 bits serves four values, the last one fewer.
+    dropped = _ReluDropout(p)(torch.ones(100_001, dtype=dtype))
+    assert dropped.dtype == dtype
+    scale = torch.tensor(1 / (1 - round(p * 2**15) / 2**15)).to(dtype).item()
+    assert set(dropped.unique().tolist()) == {0.0, scale}
+    # Five standard deviations of a mean of Bernoulli variables: a false alarm in 1.7 million.
+    assert abs((dropped == 0).double().mean() - p) < 5 * math.sqrt(p * (1 - p) / 100_001)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_dropout_of_a_unit_tells_nothing_of_its_neighbours(dtype: torch.dtype) -> None:
+    dropped = (_ReluDropout(0.2)(torch.ones(100_003, dtype=dtype)) == 0).double()
+    dropped = (dropped - dropped.mean()) / dropped.std()
+    # Within a draw, in the next ones and in other rows; five standard deviations of a mean of products, a false alarm
+    # in 290,000 for the six of them.
+    for lag in (1, 2, 3, 4, 8, 256):
+        assert abs((dropped[lag:] * dropped[:-lag]).mean()) < 5 / math.sqrt(100_000)
+    # Each of the four places in a draw drops the same share; less than a false alarm in 430,000 for all.
+    for place in range(4):
+        assert abs(dropped[place::4].mean()) < 5 / math.sqrt(25_000)
+
+
+@pytest.mark.parametrize("shape", [(1,), (7,), (3, 5, 11), (2, 64), (0, 4)])
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_dropout_is_a_mask_on_the_relu_in_value_and_gradient(dtype: torch.dtype, shape: tuple[int, ...]) -> None:
+    features = torch.randn(shape).to(dtype).requires_grad_()
+    state = torch.get_rng_state()
+    keep = _ReluDropout(0.2)(torch.ones(shape, dtype=dtype)) > 0
+    torch.set_rng_state(state)
+    output = _ReluDropout(0.2)(features)
+    scale = 1 / (1 - round(0.2 * 2**15) / 2**15)
+    expected = features.relu() * keep * scale
+    torch.testing.assert_close(output, expected)
+    direction = torch.randn(shape).to(dtype)
+    gradients = (torch.autograd.grad(value, features, direction) for value in (output, expected))
+    torch.testing.assert_close(*gradients)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_dropout_of_a_transposed_input(dtype: torch.dtype) -> None:
+    features = torch.randn(6, 5).to(dtype)
+    output = _ReluDropout(0.2)(features.mT)
+    torch.testing.assert_close(output, torch.where(output > 0, 1.25 * features.mT, 0.0), rtol=1e-2, atol=0)
+    assert (output > 0).sum() > 0
+    assert not (output[features.mT <= 0] != 0).any()
+
+
+def test_dropout_differs_from_draw_to_draw() -> None:
+    dropout, ones = _ReluDropout(0.2), torch.ones(1000)
+    assert not torch.equal(dropout(ones), dropout(ones))
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_without_training_dropout_is_the_relu(dtype: torch.dtype) -> None:
+    features = torch.randn(5, 7).to(dtype)
+    state = torch.get_rng_state()
+    assert torch.equal(_ReluDropout(0.2).eval()(features), features.relu())
+    assert torch.equal(torch.get_rng_state(), state)
 
 
 def test_cross_entropy_and_accuracy_by_hand() -> None:

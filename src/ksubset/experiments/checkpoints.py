@@ -5,7 +5,7 @@ import hashlib
 import json
 import shutil
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -113,5 +113,6 @@ def load(config: RunConfig, folder: Path) -> Checkpoint | None:
 def remove(folder: Path) -> None:
     """Delete the checkpoints of a run that has its record."""
     shutil.rmtree(folder, ignore_errors=True)
-    if not any(folder.parent.iterdir()):
+    # It stays where it holds those of other runs, and one of them may have removed it just now.
+    with suppress(OSError):
         folder.parent.rmdir()

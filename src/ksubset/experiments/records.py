@@ -1,17 +1,19 @@
 """One JSON file for one run: everything that tables and figures need."""
 
 import dataclasses
+import hashlib
 import json
 import os
-from collections.abc import Callable, Iterable, Iterator
+import re
+from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ksubset.experiments import files
+from ksubset.experiments import files, protocols
 from ksubset.experiments.config import RunConfig
 
-__all__ = ["FINISHED", "INTERRUPTED", "Record", "describe", "group", "latest", "load", "read", "write"]
+__all__ = ["FINISHED", "INTERRUPTED", "Record", "describe", "group", "latest", "load", "read", "slug", "write"]
 
 FINISHED, INTERRUPTED = "finished", "interrupted"
 
@@ -112,17 +114,60 @@ def read(*folders: str | os.PathLike[str]) -> Iterator[Record]:
             yield load(path)
 
 
-def describe(config: RunConfig) -> str:
-    """The protocol of a run in words: ``500 epochs, M = 5 subsets per batch, k = 30``, then whatever differs from the
-    paper's values.
+def describe(config: RunConfig, varied: Collection[str] = ()) -> str:
+    """The settings of a run in words, the same for all runs that compare.
+
+    ``protocol paper: 500 epochs, M = 5 subsets per batch, k = 30``, and ``protocol best: 500 epochs, k = 30``, whose
+    other knobs are each method's own. A run of neither has no such prefix, and whatever differs from the paper's
+    values is appended.
+
+    Arguments:
+        config: the run's knobs, ``k`` resolved.
+        varied: knobs to leave out, as a study varies them.
     """
-    text = f"{config.epochs} epochs, M = {config.samples} subsets per {config.subsets_per}, k = {config.k}"
-    others = [
-        f"{field.name} = {getattr(config, field.name):g}"
-        for field in dataclasses.fields(config)
+    protocol, headline, differences = _words(config, varied)
+    if protocol == "best":
+        del headline[1]
+    prefix = f"protocol {protocol}: " if protocol else ""
+    return prefix + ", ".join(headline + differences)
+
+
+def slug(config: RunConfig, varied: Collection[str] = ()) -> str:
+    """What :func:`describe` says, as a part of a file name: ``paper-500-epochs-k-30``. Knobs in which a run of no
+    protocol differs from the paper are a digest of six digits.
+    """
+    protocol, headline, differences = _words(config, varied)
+    if protocol:
+        headline[1] = ""
+    digest = hashlib.sha256(", ".join(differences).encode()).hexdigest()[:6] if differences else ""
+    words = " ".join([protocol or "", *headline, digest]).lower()
+    return re.sub(r"[^a-z0-9]+", "-", words).strip("-")
+
+
+def _words(config: RunConfig, varied: Collection[str]) -> tuple[str | None, list[str], list[str]]:
+    """The protocol; epochs, subsets and k; and whatever differs from the paper in a run of no protocol."""
+    fields = dataclasses.fields(config)
+    usual: dict[str, Any] = {field.name: field.default for field in fields if field.name in varied}
+    config = dataclasses.replace(config, **usual)
+    subsets = "M subsets" if "samples" in varied else f"M = {_count(config.samples, 'subset')}"
+    headline = [_count(config.epochs, "epoch"), f"{subsets} per {config.subsets_per}", f"k = {config.k}"]
+    protocol = protocols.name(config)
+    if protocol:
+        return protocol, headline, []
+    values = {
+        field.name: getattr(config, field.name)
+        for field in fields
         if field.name not in _CELL + _HEADLINE and getattr(config, field.name) != field.default
-    ]
-    return ", ".join([text, *others])
+    }
+    return None, headline, [f"{name} = {_text(value)}" for name, value in values.items()]
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}{'' if number == 1 else 's'}"
+
+
+def _text(value: float | str) -> str:
+    return value if isinstance(value, str) else f"{value:g}"
 
 
 def group(records: Iterable[Record], key: Callable[[Record], Any]) -> dict[Any, list[Record]]:
@@ -133,9 +178,12 @@ def group(records: Iterable[Record], key: Callable[[Record], Any]) -> dict[Any, 
     return groups
 
 
-def latest(records: Iterable[Record]) -> list[Record]:
-    """One record for each configuration, so that no seed counts twice: the newest, but finished before interrupted."""
-    newest: dict[RunConfig, Record] = {}
+def latest(records: Iterable[Record], *, by_device: bool = False) -> list[Record]:
+    """One record for each configuration, so that no seed counts twice: the newest, but finished before interrupted.
+
+    Where times matter, ``by_device`` keeps one for each device.
+    """
+    newest: dict[tuple[RunConfig, str], Record] = {}
     for record in sorted(records, key=lambda record: (record.status == FINISHED, record.timestamp)):
-        newest[record.config] = record
+        newest[record.config, record.device if by_device else ""] = record
     return list(newest.values())

@@ -72,12 +72,14 @@ def run(
         monitor: called after each epoch with the training and the entry.
 
     Raises:
-        ValueError: the configuration, a data file or a checkpoint is wrong.
+        ValueError: an argument, a data file or a checkpoint is wrong.
         ImportError: an optional dependency is missing.
         OSError: ``out`` is not writable, another process is at the same run, or a download fails.
         FloatingPointError: the training diverges.
         KeyboardInterrupt: the run was interrupted; its record is written.
     """
+    if checkpoint_every < 1:
+        raise ValueError(f"checkpoint_every: expected an integer >= 1, got {checkpoint_every}")
     start = time.perf_counter()
     commit = _commit()  # before the training, as the tree may change during it
     config = resolve(config)
@@ -94,7 +96,13 @@ def run(
         training = Training(config, data, task, device)
         history: list[dict[str, Any]] = []
         if (found := checkpoints.load(config, folder)) is not None:
-            training.load_state_dict(found.state)
+            try:
+                training.load_state_dict(found.state)
+            except (LookupError, RuntimeError) as error:  # whole, as its checksum says, but not of this code
+                raise ValueError(
+                    f"{folder}: expected a checkpoint of this version of ksubset, got {error!r}; delete the folder "
+                    f"{folder} to start it anew"
+                ) from error
             history, start = found.history, start - found.seconds
         while len(history) < config.epochs:
             # An epoch that is cut short leaves the training behind, somewhere between two epochs.
@@ -104,13 +112,14 @@ def run(
                 checkpoints.save(Checkpoint(history, time.perf_counter() - start, last), config, folder)
                 break
             history.append(entry)
-            if len(history) % checkpoint_every == 0 and len(history) < config.epochs:
-                checkpoint = Checkpoint(history, time.perf_counter() - start, training.state_dict())
-                checkpoints.save(checkpoint, config, folder)
+            # Before the checkpoint, after which nobody would hear of this epoch again.
             if progress is not None:
                 progress(entry)
             if monitor is not None:
                 monitor(training, entry)
+            if len(history) % checkpoint_every == 0 and len(history) < config.epochs:
+                checkpoint = Checkpoint(history, time.perf_counter() - start, training.state_dict())
+                checkpoints.save(checkpoint, config, folder)
         finished = len(history) == config.epochs
         pictures = training.pictures()
         record = Record(

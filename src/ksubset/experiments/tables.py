@@ -1,11 +1,11 @@
 """Records to the paper's two tables in Markdown, the published values beside ours."""
 
 import statistics
-import tomllib
-from collections.abc import Callable, Iterable, Sequence
-from importlib import resources
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
+from ksubset.experiments import published
+from ksubset.experiments.protocols import PROTOCOLS, name
 from ksubset.experiments.records import FINISHED, Record, describe, group, latest
 
 __all__ = ["results", "runtime"]
@@ -14,45 +14,103 @@ _METRICS = {"psnr": "PSNR (dB) ↑", "ssim": "SSIM ↑", "accuracy": "Accuracy �
 
 
 def results(records: Iterable[Record]) -> str:
-    """Table 1: metrics on the test set, mean and two standard deviations over the seeds, a block for each protocol.
+    """Table 1: metrics on the test set, mean and two standard deviations over the seeds.
+
+    A block for each protocol has our values beside the paper's. Where the protocols that have a name, or numbers of
+    epochs, make several such blocks, a table of all of them comes first: a row for each, and the paper's below them.
 
     The standard deviation is that of a sample (divisor: seeds - 1). Interrupted runs are left out and named below.
 
     Raises:
         ValueError: there is no finished run.
     """
-    finished, left_out = _finished(records)
-    paper = _paper()
-    published = paper["results"]
-    blocks, notes = [], []
-    for protocol, members in group(finished, lambda record: describe(record.config)).items():
-        columns = _columns(members, paper["methods"])
-        lines = _head(["Metric", "Dataset", "Source", *columns])
-        for metric, title in _METRICS.items():
-            measured = [record for record in members if metric in record.test]
-            for dataset, runs in group(measured, lambda record: record.labels["dataset"]).items():
-                values = group(runs, lambda record: record.labels["method"])
-                ours = {method: [run.test[metric] for run in cell] for method, cell in values.items()}
-                means = {method: statistics.fmean(cell) for method, cell in ours.items()}
-                texts = {method: _spread(cell) for method, cell in ours.items()}
-                lines.append(_row([title, dataset, "ours", *_ranked(columns, texts, means, best=max)]))
-                if dataset in published[metric]:
-                    theirs = dict(zip(paper["methods"], published[metric][dataset], strict=True))
-                    means = {method: mean for method, (mean, _) in theirs.items()}
-                    texts = {method: f"{mean:.3f} ± {spread:.3f}" for method, (mean, spread) in theirs.items()}
-                    source = "paper"
-                    for note in published["notes"]:
-                        if (note["metric"], note["dataset"]) == (metric, dataset):
-                            notes += [note["note"]] if note["note"] not in notes else []
-                            source += f" [{notes.index(note['note']) + 1}]"
-                    lines.append(_row(["", "", source, *_ranked(columns, texts, means, best=max)]))
-        blocks.append(f"**{protocol}**\n\n" + "\n".join(lines))
+    finished, left_out = _finished(latest(records))
+    notes: list[str] = []
+    named = [record for record in finished if name(record.config)]
+    sections = [_comparison(members, notes) for members in group(named, lambda record: record.config.k).values()]
+    sections += [_block(members, notes) for members in _by_protocol(finished).values()]
     caption = (
         "Table 1: test set, mean ± two standard deviations over the seeds; best mean bold, second underlined. "
-        f"The paper's rows: {paper['protocol']}."
+        "Protocol paper has every knob as printed, the epochs apart; protocol best has the settings of each task and "
+        f"method that were chosen on validation data. The paper's rows: {published.protocol()}."
     )
     footnotes = [f"[{number}] {note}" for number, note in enumerate(notes, 1)]
-    return "\n\n".join([caption, *blocks, *footnotes, *left_out]) + "\n"
+    return "\n\n".join([caption, *filter(None, sections), *footnotes, *left_out]) + "\n"
+
+
+def _comparison(records: Sequence[Record], notes: list[str]) -> str:
+    """Ours of several protocols and numbers of epochs under each other; nothing where there is only one of them."""
+    blocks = _by_protocol(records)
+    if len(blocks) < 2:
+        return ""
+    columns = _columns(records)
+    lines = _head(["Metric", "Dataset", "Source", "Epochs", "Seeds", *columns])
+    for metric, title, dataset, runs in _cells(records):
+        label = [title, dataset]
+        for members in _by_protocol(runs).values():
+            config = members[0].config
+            values = _values(members, metric)
+            counts = {len(cell) for cell in values.values()}
+            # A number that holds for the whole row is said once.
+            seeds = str(*counts) if len(counts) == 1 else f"{min(counts)} to {max(counts)}"
+            texts = {method: _spread(cell, seeds=len(counts) > 1) for method, cell in values.items()}
+            source = [f"ours, protocol {name(config)}", str(config.epochs), seeds]
+            lines.append(_row([*label, *source, *_ranked(columns, texts, _means(values), best=max)]))
+            label = ["", ""]
+        if cells := _published(columns, metric, dataset, records[0].config.k):
+            paper = published.load()
+            source = [_source(metric, dataset, notes), str(paper["epochs"]), str(paper["seeds"])]
+            lines.append(_row([*label, *source, *cells]))
+    return f"**Protocols beside each other, k = {records[0].config.k}**\n\n" + "\n".join(lines)
+
+
+def _block(records: Sequence[Record], notes: list[str]) -> str:
+    """Ours of one protocol, the paper's below each row."""
+    columns = _columns(records)
+    lines = _head(["Metric", "Dataset", "Source", *columns])
+    for metric, title, dataset, runs in _cells(records):
+        values = _values(runs, metric)
+        texts = {method: _spread(cell) for method, cell in values.items()}
+        lines.append(_row([title, dataset, "ours", *_ranked(columns, texts, _means(values), best=max)]))
+        if cells := _published(columns, metric, dataset, records[0].config.k):
+            lines.append(_row(["", "", _source(metric, dataset, notes), *cells]))
+    return f"**{describe(records[0].config)}**\n\n" + "\n".join(lines)
+
+
+def _cells(records: Iterable[Record]) -> Iterator[tuple[str, str, str, list[Record]]]:
+    """Metric, its title, data set and the runs that have both, in the order of the rows."""
+    for metric, title in _METRICS.items():
+        measured = [record for record in records if metric in record.test]
+        for dataset, runs in group(measured, lambda record: record.labels["dataset"]).items():
+            yield metric, title, dataset, runs
+
+
+def _values(records: Iterable[Record], metric: str) -> dict[str, list[float]]:
+    """What the seeds of each method reached."""
+    methods = group(records, lambda record: record.labels["method"])
+    return {method: [run.test[metric] for run in runs] for method, runs in methods.items()}
+
+
+def _means(values: dict[str, list[float]]) -> dict[str, float]:
+    return {method: statistics.fmean(cell) for method, cell in values.items()}
+
+
+def _published(columns: Sequence[str], metric: str, dataset: str, k: int | None) -> list[str]:
+    """The paper's cells; none where it has none."""
+    values = published.results(metric, dataset, k)
+    texts = {method: f"{mean:.3f} ± {spread:.3f}" for method, (mean, spread) in values.items()}
+    means = {method: mean for method, (mean, _) in values.items()}
+    return _ranked(columns, texts, means, best=max) if values else []
+
+
+def _source(metric: str, dataset: str, notes: list[str]) -> str:
+    """The paper as a source, with the numbers of its footnotes, which are collected in ``notes``."""
+    source = "paper"
+    for entry in published.load()["results"]["notes"]:
+        if (entry["metric"], entry["dataset"]) == (metric, dataset):
+            notes += [entry["note"]] if entry["note"] not in notes else []
+            source += f" [{notes.index(entry['note']) + 1}]"
+    return source
 
 
 def runtime(records: Iterable[Record]) -> str:
@@ -63,12 +121,12 @@ def runtime(records: Iterable[Record]) -> str:
     Raises:
         ValueError: there is no finished run.
     """
-    finished, left_out = _finished(records)
-    paper = _paper()
-    published = paper["runtime"]
+    finished, left_out = _finished(latest(records, by_device=True))
+    paper = published.load()
+    printed = paper["runtime"]
     blocks = []
-    for protocol, members in group(finished, lambda record: describe(record.config)).items():
-        columns = _columns(members, paper["methods"])
+    for protocol, members in _by_protocol(finished).items():
+        columns = _columns(members)
         lines = _head(["Metric", "Task", "Source", *columns])
         by_device = group(members, lambda record: record.device)
         for title, seconds in (
@@ -82,65 +140,69 @@ def runtime(records: Iterable[Record]) -> str:
                         method: [seconds(run) for run in those]
                         for method, those in group(cell, lambda record: record.labels["method"]).items()
                     }
-                    means = {method: statistics.fmean(values) for method, values in times.items()}
-                    texts = {method: f"{_time(means[method])} ({_runs(len(times[method]))})" for method in times}
-                    lines.append(_row([title, task, f"ours, {device}", *_ranked(columns, texts, means, best=min)]))
+                    means = _means(times)
+                    texts = {
+                        method: f"{_time(means[method])} ({_count(len(times[method]), 'run')})" for method in times
+                    }
+                    # A device has commas of its own.
+                    lines.append(_row([title, task, f"ours: {device}", *_ranked(columns, texts, means, best=min)]))
             total = title.startswith("Total")
-            values = [60 * minutes for minutes in published["total_minutes"]] if total else published["epoch_seconds"]
+            values = [60 * minutes for minutes in printed["total_minutes"]] if total else printed["epoch_seconds"]
             means = dict(zip(paper["methods"], values, strict=True))
             texts = {method: _time(value) for method, value in means.items()}
-            lines.append(_row(["", "all", f"paper, {published['device']}", *_ranked(columns, texts, means, best=min)]))
+            lines.append(_row(["", "all", f"paper: {printed['device']}", *_ranked(columns, texts, means, best=min)]))
         blocks.append(f"**{protocol}**\n\n" + "\n".join(lines))
     caption = (
         "Table 2: mean wall-clock time; shortest bold, second underlined. The total holds loading, validation and the "
-        f"test; an epoch holds its validation. The paper's rows: {paper['protocol']}, both tasks and three data sets."
+        f"test; an epoch holds its validation. The paper's rows: {published.protocol()}, both tasks and three data "
+        "sets."
     )
     return "\n\n".join([caption, *blocks, *left_out]) + "\n"
 
 
-def _finished(records: Iterable[Record]) -> tuple[list[Record], list[str]]:
+def _finished(records: Sequence[Record]) -> tuple[list[Record], list[str]]:
     """The finished records in the order of the tables, and a line that names the others."""
-    newest = latest(records)
-    order = {label: place for place, label in enumerate(_paper()["results"]["psnr"])}
-    finished = [record for record in newest if record.status == FINISHED]
+    sets = list(published.load()["results"]["psnr"])
+    finished = [record for record in records if record.status == FINISHED]
     if not finished:
-        raise ValueError(f"records: expected at least one finished run, got {len(newest)} interrupted ones")
-    finished.sort(
-        key=lambda record: (
-            record.config.subsets_per,
-            describe(record.config),
-            order.get(record.labels["dataset"], len(order)),
-            record.labels["dataset"],
-            record.config.task,
-            record.config.seed,
-        )
-    )
-    names = [record.config.name() for record in newest if record.status != FINISHED]
+        raise ValueError(f"records: expected at least one finished run, got {len(records)} interrupted ones")
+
+    def place(record: Record) -> tuple[Any, ...]:
+        config, dataset = record.config, record.labels["dataset"]
+        protocol = name(config)
+        if protocol:
+            block: tuple[Any, ...] = (PROTOCOLS.index(protocol), config.epochs)
+        else:
+            block = (len(PROTOCOLS), config.subsets_per, config.epochs, config.samples, config.k_start or 0)
+        order = sets.index(dataset) if dataset in sets else len(sets)
+        return *block, describe(config), order, dataset, config.task, config.seed
+
+    finished.sort(key=place)
+    names = [record.config.name() for record in records if record.status != FINISHED]
     return finished, [f"Left out, as they were interrupted: {', '.join(names)}."] if names else []
 
 
-def _paper() -> dict[str, Any]:
-    return tomllib.loads(resources.files("ksubset.experiments").joinpath("paper.toml").read_text(encoding="utf-8"))
+def _by_protocol(records: Iterable[Record]) -> dict[str, list[Record]]:
+    return group(records, lambda record: describe(record.config))
 
 
-def _columns(records: Iterable[Record], published: Sequence[str]) -> list[str]:
-    others = sorted({record.labels["method"] for record in records} - set(published))
-    return [*published, *others]
+def _columns(records: Iterable[Record]) -> list[str]:
+    paper: list[str] = published.load()["methods"]
+    return [*paper, *sorted({record.labels["method"] for record in records} - set(paper))]
 
 
-def _spread(values: Sequence[float]) -> str:
-    mean = statistics.fmean(values)
-    if len(values) == 1:
-        return f"{mean:.3f} (1 seed)"
-    return f"{mean:.3f} ± {2 * statistics.stdev(values):.3f} ({len(values)} seeds)"
+def _spread(values: Sequence[float], *, seeds: bool = True) -> str:
+    mean = f"{statistics.fmean(values):.3f}"
+    spread = f" ± {2 * statistics.stdev(values):.3f}" if len(values) > 1 else ""
+    return mean + spread + (f" ({_count(len(values), 'seed')})" if seeds else "")
 
 
 def _time(seconds: float) -> str:
     return f"{seconds / 60:.1f} min" if seconds >= 60 else f"{seconds:#.3g} s"
 
 
-def _runs(count: int) -> str:
-    return "1 run" if count == 1 else f"{count} runs"
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}{'' if number == 1 else 's'}"
 
 
 def _ranked(

@@ -25,7 +25,7 @@ _EVALUATION_CHUNK = 1024
 def mixed_precision(device: torch.device) -> bool:
     """Whether the device multiplies bfloat16 matrices in hardware; elsewhere mixed precision would only be slower."""
     if device.type == "cuda":
-        return torch.cuda.is_bf16_supported(including_emulation=False)
+        return bool(torch.cuda.is_bf16_supported(including_emulation=False))
     return bool(torch.cpu._is_avx512_bf16_supported() or torch.cpu._is_amx_tile_supported())
 
 

@@ -1,0 +1,72 @@
+"""A run as TensorBoard shows it."""
+
+import functools
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, Self
+
+import torch
+
+from ksubset.experiments.training import Training
+from ksubset.extras import require
+
+__all__ = ["TensorBoard"]
+
+_PICTURES = 20
+
+
+class TensorBoard:
+    """Curves and pictures of one run, in a folder of its own; a monitor of :func:`ksubset.experiments.runner.run`.
+
+    Curves have a point for each epoch; the inclusion probabilities, the mask and the reconstructions are drawn some
+    twenty times. Where a run goes on after a checkpoint, TensorBoard hides what was written after it the first time.
+
+    Arguments:
+        folder: what ``tensorboard --logdir`` is given, the same for many runs.
+        name: the run's name, that of its sub-folder.
+
+    Raises:
+        ImportError: tensorboard is missing.
+    """
+
+    def __init__(self, folder: str | Path, name: str) -> None:
+        writer = require("torch.utils.tensorboard", "tensorboard").SummaryWriter
+        self._open: Callable[..., Any] = functools.partial(writer, str(Path(folder) / name))
+        self._writer: Any = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        if self._writer is not None:
+            self._writer.close()
+
+    def __call__(self, training: Training, entry: dict[str, Any]) -> None:
+        epoch, epochs = entry["epoch"], training.config.epochs
+        if self._writer is None:
+            # Only the first epoch that is trained here tells where the run goes on.
+            self._writer = self._open(purge_step=epoch)
+        for name, value in _scalars(entry):
+            self._writer.add_scalar(name, value, epoch)
+        if epoch in (1, epochs) or epoch % max(epochs // _PICTURES, 1) == 0:
+            self._draw(training, epoch)
+        # What a killed process had not written would be missing, if it was from before the checkpoint.
+        self._writer.flush()
+
+    def _draw(self, training: Training, epoch: int) -> None:
+        side = training.task.side
+        self._writer.add_image("inclusion", training.inclusion().reshape(1, side, side), epoch)
+        self._writer.add_image("mask", training.mode().reshape(1, side, side), epoch)
+        pictures = training.pictures()
+        if pictures is not None:
+            # Originals in the upper row, what the network makes of them below.
+            rows = [torch.cat([*images.reshape(-1, side, side)], dim=1) for images in pictures]
+            self._writer.add_image("reconstructions", torch.cat(rows)[None], epoch)
+
+
+def _scalars(entry: dict[str, Any]) -> Iterator[tuple[str, float]]:
+    for name, value in entry.items():
+        if isinstance(value, dict):
+            yield from ((f"{name}/{metric}", number) for metric, number in value.items())
+        elif name != "epoch":
+            yield name, value

@@ -1,0 +1,83 @@
+"""The paper's figures "Convergence plots" and "Convergence plots (validation)"."""
+
+import statistics
+from collections.abc import Iterable, Sequence
+
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
+
+from ksubset.experiments.plots.style import DATASETS, METHODS, METRICS, colour, ordered, spread
+from ksubset.experiments.records import Record, describe, group, slug
+
+__all__ = ["band", "draw"]
+
+_PARTS = {"train": "training", "validation": "validation"}
+
+
+def draw(records: Iterable[Record]) -> dict[str, Figure]:
+    """Metrics over the epochs, a figure for each protocol and part of the data.
+
+    PSNR is above accuracy, each data set has a column, and bands are two standard deviations over the seeds.
+    """
+    measured = [record for record in records if record.history]
+    return {
+        f"convergence-{name}-{slug(runs[0].config)}": _figure(runs, part, protocol)
+        for protocol, runs in group(measured, lambda record: describe(record.config)).items()
+        for part, name in _PARTS.items()
+    }
+
+
+def band(panel: Axes, runs: Sequence[Record], part: str, metric: str, *, label: str, colour: str) -> None:
+    """A metric over the epochs: the mean over some runs as a line, two standard deviations as a band."""
+    # Interrupted runs are shorter: each epoch takes the runs that reached it.
+    values: dict[int, list[float]] = {}
+    for run in runs:
+        for entry in run.history:
+            values.setdefault(entry["epoch"], []).append(entry[part][metric])
+    epochs = sorted(values)
+    means = [statistics.fmean(values[epoch]) for epoch in epochs]
+    spreads = [spread(values[epoch]) for epoch in epochs]
+    # A single epoch makes no line.
+    panel.plot(epochs, means, color=colour, label=label, linewidth=1.5, marker="o" if len(epochs) == 1 else None)
+    low = [mean - width for mean, width in zip(means, spreads, strict=True)]
+    high = [mean + width for mean, width in zip(means, spreads, strict=True)]
+    panel.fill_between(epochs, low, high, color=colour, alpha=0.2, linewidth=0)
+
+
+def _figure(records: Sequence[Record], part: str, protocol: str) -> Figure:
+    rows = [metric for metric in METRICS if any(metric in record.history[0][part] for record in records)]
+    datasets = ordered((record.labels["dataset"] for record in records), DATASETS)
+    methods = ordered((record.labels["method"] for record in records), METHODS)
+    figure = Figure(figsize=(1.2 + 3.6 * len(datasets), 1.3 + 2.5 * len(rows)), layout="constrained")
+    axes = figure.subplots(len(rows), len(datasets), squeeze=False)
+    for row, metric in enumerate(rows):
+        for column, dataset in enumerate(datasets):
+            panel: Axes = axes[row, column]
+            runs = [
+                record
+                for record in records
+                if record.labels["dataset"] == dataset and metric in record.history[0][part]
+            ]
+            if not runs:
+                panel.set_axis_off()
+                continue
+            panel.set_title(dataset)
+            panel.set_xlabel("epoch")
+            panel.xaxis.set_major_locator(MaxNLocator(integer=True))
+            panel.set_ylabel(f"{_PARTS[part]} {METRICS[metric]}")
+            panel.grid(alpha=0.3)
+            if metric == "accuracy":
+                panel.set_ylim(0, 1)
+            for method, seeds in group(runs, lambda record: record.labels["method"]).items():
+                band(panel, seeds, part, metric, label=method, colour=colour(method, methods))
+    lines = {line.get_label(): line for panel in axes.flat for line in panel.get_lines()}
+    shown = [method for method in methods if method in lines]
+    columns = min(len(shown), 4 * len(datasets))
+    figure.legend(
+        [lines[method] for method in shown], shown, loc="outside lower center", ncols=columns, fontsize="small"
+    )
+    several = len({record.config.seed for record in records}) > 1
+    bands = "\nbands: two standard deviations over seeds" if several else ""
+    figure.suptitle(protocol + bands, fontsize="x-small", wrap=True)
+    return figure

@@ -1,0 +1,56 @@
+"""What all figures share: colours, order and words."""
+
+import statistics
+from collections.abc import Iterable, Sequence
+
+from matplotlib.axes import Axes
+from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
+
+from ksubset.experiments.methods import METHODS as _KNOWN
+
+__all__ = ["COLOURS", "DATASETS", "METHODS", "METRICS", "colour", "counted", "logarithmic", "ordered", "spread"]
+
+# Okabe and Ito's colours, told apart by colour-blind readers too.
+COLOURS = ("#0072B2", "#56B4E9", "#E69F00", "#D55E00", "#009E73", "#CC79A7", "#000000", "#999999")
+METHODS = tuple(method.label for method in _KNOWN.values())
+DATASETS = ("MNIST", "Fashion-MNIST", "KMNIST")
+METRICS = {"psnr": "PSNR (dB)", "accuracy": "accuracy"}
+
+
+def colour(method: str, others: Iterable[str] = ()) -> str:
+    """The colour of a method, the same in all figures; one that is not ours has its place among ``others``."""
+    return COLOURS[ordered([*METHODS, method, *others], METHODS).index(method) % len(COLOURS)]
+
+
+def ordered(names: Iterable[str], first: Sequence[str]) -> list[str]:
+    """Names in the order of ``first``, others after them by the alphabet."""
+    return sorted(set(names), key=lambda name: (first.index(name) if name in first else len(first), name))
+
+
+def spread(values: Sequence[float]) -> float:
+    """Two standard deviations of a sample; 0 for a single value."""
+    return 2 * statistics.stdev(values) if len(values) > 1 else 0.0
+
+
+def counted(numbers: Iterable[int], noun: str) -> str:
+    """Numbers that may differ, in words: ``3 seeds``, ``1 to 3 seeds``."""
+    values = sorted(numbers)
+    least, most = values[0], values[-1]
+    return f"{least if least == most else f'{least} to {most}'} {noun}{'' if most == 1 else 's'}"
+
+
+def logarithmic(panel: Axes, title: str) -> None:
+    """Make the horizontal axis logarithmic, with labels that stay apart on less than a decade too."""
+    panel.set_xscale("log")
+    panel.set_xlabel(title)
+    panel.xaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
+    panel.xaxis.set_major_formatter(FuncFormatter(_short))
+    panel.xaxis.set_minor_formatter(NullFormatter())
+    panel.tick_params(axis="x", labelsize="small")
+
+
+def _short(value: float, _: int | None = None) -> str:
+    for size, unit in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
+        if value >= size:
+            return f"{value / size:g}{unit}"
+    return f"{value:g}"

@@ -1,0 +1,512 @@
+"""What is killed, interrupted or cut short goes on as if nothing had happened."""
+
+import dataclasses
+import json
+import os
+import random
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from ksubset.experiments import checkpoints, datasets, files, records, runner, training
+from ksubset.experiments.checkpoints import Checkpoint
+from ksubset.experiments.config import RunConfig
+from ksubset.experiments.methods import METHODS
+from ksubset.experiments.records import Record
+from ksubset.experiments.tasks import TASKS
+from ksubset.experiments.training import Training
+
+QUICK = RunConfig(dataset="digits", epochs=4, batch_size=256, selector_lr=5e-2, network_lr=1e-3)
+TINY = dataclasses.replace(QUICK, epochs=3, samples=2, batch_size=700)
+
+# Forks a process for each run that it is told of, as imports take longer than these runs: they say which epochs are
+# done, and stay in the first one if they are to hold.
+NURSERY = """
+import json, os, sys, time
+import torch
+from ksubset.experiments import datasets, runner, tasks
+from ksubset.experiments.config import RunConfig
+
+torch.set_num_threads(1)
+runner._commit = lambda: None
+datasets.load("digits")
+tasks.find("reconstruction")(8, 10)
+torch.optim.Adam([torch.zeros(1)])  # imports a lot, too
+
+for line in sys.stdin:
+    config, out, hold = json.loads(line)
+
+    def progress(entry):
+        print(entry["epoch"], flush=True)
+        if hold:
+            time.sleep(600)
+
+    if child := os.fork():
+        print(child, flush=True)
+        print("end", os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), flush=True)
+    else:
+        runner.run(RunConfig(**config), out, progress, checkpoint_every=1)
+        os._exit(0)
+"""
+
+
+class Killed(BaseException):
+    """The end of the process, as far as a test can stage it: no handler of errors sees it."""
+
+
+@pytest.fixture(autouse=True)
+def _one_commit(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Records are compared, and somebody may commit between the runs."""
+    monkeypatch.setattr(runner, "_commit", lambda: None)
+
+
+def numbers(record: Record) -> dict[str, Any]:
+    """Everything in a record but the times."""
+    fields = dataclasses.asdict(record)
+    for name in ("seconds_total", "seconds_per_epoch", "timestamp"):
+        del fields[name]
+    for entry in fields["history"]:
+        del entry["seconds"]
+    return fields
+
+
+def folder_of(config: RunConfig, out: Path) -> Path:
+    return out / "checkpoints" / runner.resolve(config).name()
+
+
+def epochs(folder: Path) -> int:
+    """Epochs in the checkpoint on disk."""
+    index = folder / "checkpoint.json"
+    return len(json.loads(index.read_bytes())["history"]) if index.exists() else 0
+
+
+def run_until(config: RunConfig, out: Path, epoch: int, checkpoint_every: int = 1) -> Path:
+    """Run, and be killed after an epoch; gives the folder of the checkpoint."""
+
+    def progress(entry: dict[str, Any]) -> None:
+        if entry["epoch"] == epoch:
+            raise Killed
+
+    with pytest.raises(Killed):
+        runner.run(config, out, progress, checkpoint_every=checkpoint_every)
+    return folder_of(config, out)
+
+
+class Nursery:
+    """Runs in processes of their own, one at a time."""
+
+    def __init__(self, process: subprocess.Popen[str]) -> None:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        self._orders, self._lines = process.stdin, process.stdout
+
+    def start(self, config: RunConfig, out: Path, *, hold: bool = False) -> None:
+        print(json.dumps([dataclasses.asdict(config), str(out), hold]), file=self._orders, flush=True)
+        self._child = int(self.line())
+
+    def line(self) -> str:
+        """Waits for the next line: the number of an epoch, or the end."""
+        return self._lines.readline().strip()
+
+    def rest(self) -> list[str]:
+        """Waits for the end."""
+        lines = [self.line()]
+        while lines[-1] and not lines[-1].startswith("end"):
+            lines.append(self.line())
+        return lines
+
+    def kill(self) -> None:
+        os.kill(self._child, signal.SIGKILL)
+        assert self.rest()[-1] == f"end {-signal.SIGKILL}", "the run ended before it was killed"
+
+
+@pytest.fixture(scope="module")
+def nursery() -> Iterator[Nursery]:
+    if not hasattr(os, "fork"):
+        pytest.skip("this system does not fork")
+    source = str(Path(runner.__file__).parents[2])
+    with subprocess.Popen(
+        [sys.executable, "-c", NURSERY],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        env=os.environ | {"PYTHONPATH": source, "OMP_NUM_THREADS": "1"},
+    ) as process:
+        yield Nursery(process)
+
+
+@pytest.mark.parametrize(
+    ("config", "kills"),
+    [
+        (
+            dataclasses.replace(TINY, epochs=50),
+            "start epochs write anywhere epochs write anywhere epochs write epochs",
+        ),
+        (dataclasses.replace(TINY, epochs=25, method="hybrid"), "epochs write anywhere epochs"),
+        (dataclasses.replace(TINY, epochs=25, task="reconstruction"), "epochs write anywhere epochs"),
+    ],
+    ids=["ten times", "hybrid", "reconstruction"],
+)
+def test_a_run_that_is_killed_again_and_again(tmp_path: Path, nursery: Nursery, config: RunConfig, kills: str) -> None:
+    generator = random.Random(0)
+    out = tmp_path / "killed"
+    folder = folder_of(config, out)
+    pace, resumed = 0.0, 0
+    for kill in kills.split():
+        before, drafts = epochs(folder), set(folder.glob("*.tmp"))
+        nursery.start(config, out)
+        if kill == "start":
+            time.sleep(generator.uniform(0, 0.02))
+        elif kill == "anywhere":
+            # While it loads, in an epoch, at a checkpoint.
+            time.sleep(generator.uniform(0, 0.05 + 3 * pace))
+        elif kill == "epochs":
+            # After a few epochs, so that it gets on.
+            start = time.perf_counter()
+            said = [nursery.line() for _ in range(generator.randrange(2, 5))]
+            pace = (time.perf_counter() - start) / len(said)
+            assert said == [str(before + epoch) for epoch in range(1, len(said) + 1)]
+            time.sleep(generator.uniform(0, pace))
+        else:
+            # In the middle of a file.
+            while set(folder.glob("*.tmp")) <= drafts:
+                time.sleep(0.0005)
+        nursery.kill()
+        assert epochs(folder) >= before
+        resumed += 0 < before < epochs(folder)
+    assert resumed >= kills.count("epochs") - 1
+    assert not list(out.glob("*.json"))
+    before = epochs(folder)
+    nursery.start(config, out)
+    assert nursery.rest() == [*map(str, range(before + 1, config.epochs + 1)), "end 0"]
+    (record,) = records.read(out)
+    assert numbers(record) == numbers(runner.run(config, tmp_path / "whole"))
+    assert [path.name for path in out.iterdir()] == [record.filename]
+
+
+OPTIONS: dict[str, dict[str, Any]] = {
+    "example": {"subsets_per": "example"},
+    "annealed": {"k_start": 30},
+    "cosine": {"lr_schedule": "cosine"},
+    "tuning": {"tuning": 2},
+    "float32": {"precision": "float32"},
+}
+ALL = {name: value for options in OPTIONS.values() for name, value in options.items()}
+
+
+@pytest.mark.parametrize(
+    "config",
+    [
+        *(
+            pytest.param(dataclasses.replace(TINY, task=task, method=method, **options), id=f"{task}-{method}-{name}")
+            for task in TASKS
+            for method in METHODS
+            for name, options in (("paper", {}), ("all", ALL))
+        ),
+        *(pytest.param(dataclasses.replace(TINY, method="hybrid", **OPTIONS[name]), id=name) for name in OPTIONS),
+    ],
+)
+def test_a_new_process_for_every_epoch_changes_nothing(tmp_path: Path, config: RunConfig) -> None:
+    config = runner.resolve(config)
+
+    def start() -> Training:
+        torch.manual_seed(config.seed)
+        return Training(config, datasets.load("digits"), TASKS[config.task](8, 10), torch.device("cpu"))
+
+    def epoch(state: Training, number: int) -> dict[str, Any]:
+        entry = state.epoch(number, lambda: False)
+        assert entry is not None
+        return {name: value for name, value in entry.items() if name != "seconds"}
+
+    whole = start()
+    expected = [epoch(whole, number) for number in (1, 2, 3)]
+    last = {name: value.clone() for name, value in whole.state_dict().items()}
+
+    history: list[dict[str, Any]] = []
+    checkpoints.save(Checkpoint(history, 0.0, start().state_dict()), config, tmp_path)
+    for number in (1, 2, 3):
+        state = start()
+        torch.rand(number)
+        checkpoint = checkpoints.load(config, tmp_path)
+        assert checkpoint is not None
+        assert (checkpoint.history, checkpoint.seconds) == (history, 2.0 * len(history))
+        state.load_state_dict(checkpoint.state)
+        history.append(epoch(state, number))
+        checkpoints.save(Checkpoint(history, 2.0 * number, state.state_dict()), config, tmp_path)
+    assert history == expected
+    assert last.keys() == state.state_dict().keys()
+    assert [name for name, value in state.state_dict().items() if not torch.equal(value, last[name])] == []
+    assert len(list(tmp_path.iterdir())) == 2
+
+
+def test_a_checkpoint_goes_when_the_record_is_there(tmp_path: Path) -> None:
+    other = run_until(TINY, tmp_path, 1)
+    config = dataclasses.replace(TINY, seed=1)
+    folder = run_until(config, tmp_path, 2)
+    assert epochs(folder) == 2
+    runner.run(config, tmp_path)
+    assert not folder.exists()
+    assert epochs(other) == 1
+    runner.run(TINY, tmp_path)
+    assert sorted(path.suffix for path in tmp_path.iterdir()) == [".json", ".json"]
+
+
+def test_a_finished_run_starts_anew(tmp_path: Path) -> None:
+    first = runner.run(TINY, tmp_path)
+    seen: list[dict[str, Any]] = []
+    assert numbers(runner.run(TINY, tmp_path, seen.append)) == numbers(first)
+    assert len(seen) == 3
+
+
+def test_the_last_run_of_two_that_end_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = run_until(TINY, tmp_path, 1)
+    original = shutil.rmtree
+
+    def removed_by_both(path: Path, **options: Any) -> None:
+        original(path, **options)
+        path.parent.rmdir()
+
+    monkeypatch.setattr(shutil, "rmtree", removed_by_both)
+    checkpoints.remove(folder)
+    assert not folder.parent.exists()
+
+
+@pytest.mark.parametrize("checkpoint_every", [1, 2, 100])
+def test_checkpoints_come_as_often_as_asked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, checkpoint_every: int
+) -> None:
+    saved = []
+    monkeypatch.setattr(checkpoints, "save", lambda checkpoint, *_: saved.append(len(checkpoint.history)))
+    runner.run(dataclasses.replace(TINY, epochs=6), tmp_path, checkpoint_every=checkpoint_every)
+    # None at the end, where the record is.
+    assert saved == {1: [1, 2, 3, 4, 5], 2: [2, 4], 100: []}[checkpoint_every]
+
+
+def test_the_time_before_a_kill_counts(tmp_path: Path) -> None:
+    folder = run_until(TINY, tmp_path, 2)
+    checkpoint = checkpoints.load(runner.resolve(TINY), folder)
+    assert checkpoint is not None
+    assert checkpoint.seconds >= sum(entry["seconds"] for entry in checkpoint.history)
+    record = runner.run(TINY, tmp_path)
+    assert record.seconds_total > checkpoint.seconds
+    assert record.seconds_total >= sum(entry["seconds"] for entry in record.history)
+
+
+def truncated(folder: Path) -> None:
+    path = folder / "epoch-2.safetensors"
+    path.write_bytes(path.read_bytes()[:-100])
+
+
+def changed(folder: Path) -> None:
+    path = folder / "epoch-2.safetensors"
+    content = bytearray(path.read_bytes())
+    content[len(content) // 2] ^= 1
+    path.write_bytes(content)
+
+
+def missing(folder: Path) -> None:
+    (folder / "epoch-2.safetensors").unlink()
+
+
+def truncated_index(folder: Path) -> None:
+    path = folder / "checkpoint.json"
+    path.write_bytes(path.read_bytes()[:-100])
+
+
+def index(content: bytes) -> Callable[[Path], None]:
+    return lambda folder: (folder / "checkpoint.json").write_bytes(content) and None
+
+
+def of_another_run(folder: Path) -> None:
+    config = dataclasses.replace(TINY, network_lr=2e-3)
+    for path in run_until(config, folder.parents[1], 2).iterdir():
+        shutil.copy(path, folder)
+
+
+@pytest.mark.parametrize(
+    ("damage", "reason"),
+    [
+        (truncated, "epoch-2.safetensors has another checksum"),
+        (changed, "epoch-2.safetensors has another checksum"),
+        (missing, "No such file"),
+        (truncated_index, "JSONDecodeError"),
+        (index(b""), "JSONDecodeError"),
+        (index(b'"\x80"'), "UnicodeDecodeError"),
+        (index(b"[]"), "TypeError"),
+        (index(b"null"), "TypeError"),
+        (index(b"{}"), "KeyError"),
+        (index(b'{"state": 1}'), "TypeError"),
+        (of_another_run, "another configuration"),
+    ],
+)
+def test_a_damaged_checkpoint_is_named(tmp_path: Path, damage: Callable[[Path], None], reason: str) -> None:
+    other = runner.run(dataclasses.replace(TINY, epochs=1), tmp_path)
+    content = (tmp_path / other.filename).read_bytes()
+    folder = run_until(TINY, tmp_path, 2)
+    damage(folder)
+    with pytest.raises(ValueError, match=reason) as caught:
+        runner.run(TINY, tmp_path)
+    message = str(caught.value)
+    assert message.startswith(f"{folder / 'checkpoint.json'}: expected a checkpoint of this run, got ")
+    assert message.endswith(f"; delete the folder {folder} to start it anew")
+    # Nothing that the user may want to look at was touched, and there is no record of what never ran.
+    assert (tmp_path / other.filename).read_bytes() == content
+    assert list(records.read(tmp_path)) == [other]
+    shutil.rmtree(folder)
+    assert runner.run(TINY, tmp_path).status == records.FINISHED
+
+
+def without_logits(state: dict[str, Tensor]) -> None:
+    del state["logits"]
+
+
+def with_more_layers(state: dict[str, Tensor]) -> None:
+    state["network.last.bias"] = torch.zeros(3)
+
+
+def with_wider_layers(state: dict[str, Tensor]) -> None:
+    state["network.first.weight"] = torch.zeros(3, 64)
+
+
+def with_more_parameters(state: dict[str, Tensor]) -> None:
+    state["optimizer.99.exp_avg"] = torch.zeros(3)
+
+
+@pytest.mark.parametrize("change", [without_logits, with_more_layers, with_wider_layers, with_more_parameters])
+def test_a_checkpoint_of_another_version_is_named(tmp_path: Path, change: Callable[[dict[str, Tensor]], None]) -> None:
+    folder = run_until(TINY, tmp_path, 2)
+    config = runner.resolve(TINY)
+    checkpoint = checkpoints.load(config, folder)
+    assert checkpoint is not None
+    change(checkpoint.state)
+    checkpoints.save(checkpoint, config, folder)
+    with pytest.raises(ValueError, match=r"of this version of ksubset, got .* to start it anew") as caught:
+        runner.run(TINY, tmp_path)
+    assert str(caught.value).count(str(folder)) == 2
+    assert epochs(folder) == 2
+
+
+@contextmanager
+def full_disk(size: int) -> Iterator[None]:
+    """Let every write beyond a size of the file fail, as on a full disk."""
+    resource = pytest.importorskip("resource")
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+
+
+def test_a_full_disk_leaves_the_checkpoint_before(tmp_path: Path) -> None:
+    folder = run_until(TINY, tmp_path / "full", 1)
+    before = {path.name: path.read_bytes() for path in folder.iterdir()}
+    with full_disk(10_000), pytest.raises(OSError, match=r"epoch-2\.safetensors: cannot be written, what was there"):
+        runner.run(TINY, tmp_path / "full", checkpoint_every=1)
+    assert {path.name: path.read_bytes() for path in folder.iterdir()} == before
+    record = runner.run(TINY, tmp_path / "full")
+    assert numbers(record) == numbers(runner.run(TINY, tmp_path / "whole"))
+
+
+def test_a_full_disk_at_the_end_leaves_the_checkpoint(tmp_path: Path) -> None:
+    folder = run_until(TINY, tmp_path, 2)
+    with full_disk(100), pytest.raises(OSError, match=r"seed0-.*\.json: cannot be written"):
+        runner.run(TINY, tmp_path, checkpoint_every=2)
+    assert [path.name for path in tmp_path.iterdir()] == ["checkpoints"]
+    assert epochs(folder) == 2
+    seen: list[dict[str, Any]] = []
+    runner.run(TINY, tmp_path, seen.append)
+    assert [entry["epoch"] for entry in seen] == [3]
+
+
+def test_one_process_for_a_run(tmp_path: Path, nursery: Nursery) -> None:
+    config = dataclasses.replace(TINY, epochs=2)
+    nursery.start(config, tmp_path, hold=True)
+    assert nursery.line() == "1"
+    with pytest.raises(OSError, match=rf"another process is training {runner.resolve(config).name()}; .*--out"):
+        runner.run(config, tmp_path)
+    # Another run in the same folder is welcome, and so is this one in another.
+    other = runner.run(TINY, tmp_path)
+    elsewhere = runner.run(config, tmp_path / "elsewhere")
+    assert list(records.read(tmp_path)) == [other]
+    nursery.kill()
+    assert numbers(runner.run(config, tmp_path)) == numbers(elsewhere)
+    assert not (tmp_path / "checkpoints").exists()
+
+
+def test_one_thread_for_a_run(tmp_path: Path) -> None:
+    config = runner.resolve(TINY)
+    with checkpoints.exclusive(tmp_path, config):
+        for _ in range(2):
+            with pytest.raises(OSError, match="another process"), checkpoints.exclusive(tmp_path, config):
+                raise AssertionError("entered twice")
+    with checkpoints.exclusive(tmp_path, config) as folder:
+        assert folder == folder_of(config, tmp_path)
+
+
+def test_an_interrupt_loses_no_epoch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    steps, interrupts = 0, (2, 9, 16)
+    original = training.expectation
+
+    def expectation(*arguments: Any) -> Tensor:
+        nonlocal steps
+        steps += 1
+        if steps in interrupts:
+            signal.raise_signal(signal.SIGINT)
+        return original(*arguments)
+
+    # In the middle of the first epoch, of the second and of the third; five steps each, and those cut short go anew.
+    monkeypatch.setattr(training, "expectation", expectation)
+    out = tmp_path / "interrupted"
+    for finished in (0, 1, 2):
+        with pytest.raises(KeyboardInterrupt):
+            runner.run(QUICK, out, checkpoint_every=100)
+        assert epochs(folder_of(QUICK, out)) == finished
+        (record,) = records.read(out)
+        assert (record.status, len(record.history)) == (records.INTERRUPTED, finished)
+    steps = 100
+    record = runner.run(QUICK, out)
+    assert numbers(record) == numbers(runner.run(QUICK, tmp_path / "whole"))
+    assert list(records.read(out)) == [record]
+
+
+@pytest.mark.parametrize("config", [TINY, dataclasses.replace(TINY, method="hybrid")], ids=lambda config: config.method)
+@pytest.mark.parametrize("name", ["epoch-2.safetensors", "checkpoint.json"])
+def test_killed_at_either_file_of_a_checkpoint(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, config: RunConfig, name: str
+) -> None:
+    folder = run_until(config, tmp_path / "killed", 1)
+    original = files.write
+
+    def write(path: Path, content: bytes) -> None:
+        if path.name == name:
+            raise Killed
+        original(path, content)
+
+    monkeypatch.setattr(files, "write", write)
+    with pytest.raises(Killed):
+        runner.run(config, tmp_path / "killed", checkpoint_every=1)
+    monkeypatch.undo()
+    monkeypatch.setattr(runner, "_commit", lambda: None)
+    checkpoint = checkpoints.load(runner.resolve(config), folder)
+    assert checkpoint is not None
+    assert [entry["epoch"] for entry in checkpoint.history] == [1]
+    assert (folder / "epoch-2.safetensors").exists() == (name == "checkpoint.json")
+    # What else processes may have left when they were killed.
+    (folder / "checkpoint.json.1.tmp").write_bytes(b"{")
+    (folder / "epoch-9.safetensors").write_bytes(b"half")
+    run_until(config, tmp_path / "killed", 2)
+    assert [path.name for path in folder.glob("*.safetensors")] == ["epoch-2.safetensors"]
+    record = runner.run(config, tmp_path / "killed")
+    assert numbers(record) == numbers(runner.run(config, tmp_path / "whole"))
+    assert [path.name for path in (tmp_path / "killed").iterdir()] == [record.filename]
