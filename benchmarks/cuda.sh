@@ -3,10 +3,10 @@
 #
 # Usage: benchmarks/cuda.sh FOLDER [SECONDS]
 #
-# Writes into FOLDER: tests.txt, normalizer.md, sampler.md, and one record for each cell of the paper's table that was
-# reached (500 epochs, the paper's settings; a cell cut off by the limit leaves the record of its finished epochs).
-# Needs Python with torch, numpy, scipy, scikit-learn, matplotlib, torchmetrics, rich and typer, and no network: the data
-# sets are read from the folder in KSUBSET_DATA. Nothing is installed.
+# Writes into FOLDER: tests.txt, normalizer.md, sampler.md, training-*.md, and the records of five seeds of each cell of
+# the paper's table that was reached (500 epochs, the paper's settings; what the limit cuts off leaves checkpoints).
+# Needs Python with torch, numpy, scipy, scikit-learn, matplotlib, torchmetrics, safetensors, filelock, rich and typer,
+# and no network: the data sets are read from the folder in KSUBSET_DATA. Nothing is installed.
 set -uo pipefail
 
 if [ $# -lt 1 ] || [ $# -gt 2 ]; then
@@ -39,11 +39,14 @@ timeout "$(at_most 180)" "${tests[@]}" 2>&1 | tee "$out/tests.txt"
 status=${PIPESTATUS[0]}
 
 echo "== benchmarks"
-for name in normalizer sampler; do
-    timeout "$(at_most 120)" "$python" "benchmarks/$name.py" | tee "$out/$name.md"
-    [ "${PIPESTATUS[0]}" -eq 0 ] || { echo "(cut off, or failed)" | tee -a "$out/$name.md"; status=1; }
+for name in normalizer sampler "training classification" "training reconstruction"; do
+    read -r script task <<<"$name"
+    file=$out/$script${task:+-$task}.md
+    timeout "$(at_most 90)" "$python" "benchmarks/$script.py" $task | tee "$file"
+    [ "${PIPESTATUS[0]}" -eq 0 ] || { echo "(cut off, or failed)" | tee -a "$file"; status=1; }
 done
 
+# Five seeds of a cell at a time: a step of a small network leaves most of a GPU idle.
 echo "== the paper's table, $(left) s left"
 for cell in \
     "classification fashion-mnist sfess-v" "classification fashion-mnist gs" \
@@ -53,10 +56,10 @@ for cell in \
     "classification mnist stgs" "classification mnist sfess" \
     "reconstruction mnist sfess-v" "reconstruction mnist gs"; do
     read -r task dataset method <<<"$cell"
-    [ "$(left)" -gt 20 ] || break
-    # SIGINT: the run writes the record of its finished epochs and ends.
-    timeout --signal=INT --kill-after=15 "$(($(left) - 15))" "$python" -m ksubset.cli run \
-        --task "$task" --dataset "$dataset" --method "$method" --out "$out"
+    [ "$(left)" -gt 30 ] || break
+    # SIGINT: the runs write checkpoints and the records of their finished epochs, and the same command goes on there.
+    timeout --signal=INT --kill-after=15 "$(($(left) - 20))" "$python" -m ksubset.cli sweep --jobs 5 --out "$out" \
+        --task "$task" --dataset "$dataset" --method "$method" --seed 0 --seed 1 --seed 2 --seed 3 --seed 4
 done
 "$python" -m ksubset.cli table "$out" || status=1
 exit "$status"

@@ -242,7 +242,7 @@ def lab(
 
     Example: ksubset lab --problem toy --problem quadratic
     """
-    from ksubset.experiments import files
+    from ksubset import files
     from ksubset.lab import problems, report
 
     settings = report.Settings(repeats=repeats)

@@ -3,14 +3,16 @@
 import dataclasses
 import json
 import os
+import queue
 import random
 import shutil
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +20,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from ksubset.experiments import checkpoints, datasets, files, records, runner, training
+from ksubset import files
+from ksubset.experiments import checkpoints, datasets, records, runner, training
 from ksubset.experiments.checkpoints import Checkpoint
 from ksubset.experiments.config import RunConfig
 from ksubset.experiments.methods import METHODS
@@ -30,7 +33,7 @@ QUICK = RunConfig(dataset="digits", epochs=4, batch_size=256, selector_lr=5e-2, 
 TINY = dataclasses.replace(QUICK, epochs=3, samples=2, batch_size=700)
 
 # Forks a process for each run that it is told of, as imports take longer than these runs: they say which epochs are
-# done, and stay in the first one if they are to hold.
+# done, and stay in the second one if they are to hold.
 NURSERY = """
 import json, os, sys, time
 import torch
@@ -48,16 +51,20 @@ for line in sys.stdin:
 
     def progress(entry):
         print(entry["epoch"], flush=True)
-        if hold:
+        if hold and entry["epoch"] == 2:
             time.sleep(600)
 
     if child := os.fork():
-        print(child, flush=True)
         print("end", os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), flush=True)
     else:
+        print("start", os.getpid(), flush=True)
         runner.run(RunConfig(**config), out, progress, checkpoint_every=1)
         os._exit(0)
 """
+
+
+KILLED = f"end {-signal.SIGKILL}"
+_PATIENCE = 60.0  # seconds
 
 
 class Killed(BaseException):
@@ -91,10 +98,10 @@ def epochs(folder: Path) -> int:
 
 
 def run_until(config: RunConfig, out: Path, epoch: int, checkpoint_every: int = 1) -> Path:
-    """Run, and be killed after an epoch; gives the folder of the checkpoint."""
+    """Run, and be killed after the checkpoint of an epoch; gives its folder."""
 
     def progress(entry: dict[str, Any]) -> None:
-        if entry["epoch"] == epoch:
+        if entry["epoch"] == epoch + 1:
             raise Killed
 
     with pytest.raises(Killed):
@@ -106,32 +113,58 @@ class Nursery:
     """Runs in processes of their own, one at a time."""
 
     def __init__(self, process: subprocess.Popen[str]) -> None:
-        assert process.stdin is not None
-        assert process.stdout is not None
-        self._orders, self._lines = process.stdin, process.stdout
+        self._process = process
+        self._child = 0
+        self._lines: queue.Queue[str] = queue.Queue()
+        # In a thread of its own, so that a run that hangs fails its test and does not hang it, too.
+        threading.Thread(target=self._read, daemon=True).start()
 
-    def start(self, config: RunConfig, out: Path, *, hold: bool = False) -> None:
-        print(json.dumps([dataclasses.asdict(config), str(out), hold]), file=self._orders, flush=True)
-        self._child = int(self.line())
+    def _read(self) -> None:
+        assert self._process.stdout is not None
+        for line in self._process.stdout:
+            self._lines.put(line.strip())
+
+    def _next(self) -> str:
+        line = self._lines.get(timeout=_PATIENCE)
+        if line.startswith("end"):
+            self._child = 0
+        return line
 
     def line(self) -> str:
-        """Waits for the next line: the number of an epoch, or the end."""
-        return self._lines.readline().strip()
+        """Waits for the next epoch, and gives its number."""
+        line = self._next()
+        assert self._child, f"the run is over: {line}"
+        return line
+
+    def start(self, config: RunConfig, out: Path, *, hold: bool = False) -> None:
+        order = json.dumps([dataclasses.asdict(config), str(out), hold])
+        print(order, file=self._process.stdin, flush=True)
+        said, child = self._next().split()
+        assert said == "start"
+        self._child = int(child)
 
     def rest(self) -> list[str]:
-        """Waits for the end."""
-        lines = [self.line()]
-        while lines[-1] and not lines[-1].startswith("end"):
-            lines.append(self.line())
+        """Waits for the end, and gives all that is said until then."""
+        lines = [self._next()]
+        while self._child:
+            lines.append(self._next())
         return lines
 
-    def kill(self) -> None:
-        os.kill(self._child, signal.SIGKILL)
-        assert self.rest()[-1] == f"end {-signal.SIGKILL}", "the run ended before it was killed"
+    def kill(self) -> str:
+        """Gives the end, which is another one if the run was faster."""
+        assert self._child
+        with suppress(ProcessLookupError):
+            os.kill(self._child, signal.SIGKILL)
+        return self.rest()[-1]
+
+    def clear(self) -> None:
+        """What a failed test leaves behind must not fail the next one."""
+        if self._child:
+            self.kill()
 
 
 @pytest.fixture(scope="module")
-def nursery() -> Iterator[Nursery]:
+def _nursery() -> Iterator[Nursery]:
     if not hasattr(os, "fork"):
         pytest.skip("this system does not fork")
     source = str(Path(runner.__file__).parents[2])
@@ -143,6 +176,14 @@ def nursery() -> Iterator[Nursery]:
         env=os.environ | {"PYTHONPATH": source, "OMP_NUM_THREADS": "1"},
     ) as process:
         yield Nursery(process)
+        assert process.stdin is not None
+        process.stdin.close()
+
+
+@pytest.fixture
+def nursery(_nursery: Nursery) -> Iterator[Nursery]:
+    yield _nursery
+    _nursery.clear()
 
 
 @pytest.mark.parametrize(
@@ -179,9 +220,10 @@ def test_a_run_that_is_killed_again_and_again(tmp_path: Path, nursery: Nursery, 
             time.sleep(generator.uniform(0, pace))
         else:
             # In the middle of a file.
-            while set(folder.glob("*.tmp")) <= drafts:
+            deadline = time.monotonic() + _PATIENCE
+            while set(folder.glob("*.tmp")) <= drafts and time.monotonic() < deadline:
                 time.sleep(0.0005)
-        nursery.kill()
+        assert nursery.kill() == KILLED
         assert epochs(folder) >= before
         resumed += 0 < before < epochs(folder)
     assert resumed >= kills.count("epochs") - 1
@@ -198,7 +240,7 @@ OPTIONS: dict[str, dict[str, Any]] = {
     "example": {"subsets_per": "example"},
     "annealed": {"k_start": 30},
     "cosine": {"lr_schedule": "cosine"},
-    "tuning": {"tuning": 2},
+    "tuning": {"tuning": 0.5},
     "float32": {"precision": "float32"},
 }
 ALL = {name: value for options in OPTIONS.values() for name, value in options.items()}
@@ -430,16 +472,17 @@ def test_a_full_disk_at_the_end_leaves_the_checkpoint(tmp_path: Path) -> None:
 
 
 def test_one_process_for_a_run(tmp_path: Path, nursery: Nursery) -> None:
-    config = dataclasses.replace(TINY, epochs=2)
+    config = dataclasses.replace(TINY, seed=1)
     nursery.start(config, tmp_path, hold=True)
-    assert nursery.line() == "1"
+    assert [nursery.line(), nursery.line()] == ["1", "2"]
     with pytest.raises(OSError, match=rf"another process is training {runner.resolve(config).name()}; .*--out"):
         runner.run(config, tmp_path)
     # Another run in the same folder is welcome, and so is this one in another.
     other = runner.run(TINY, tmp_path)
     elsewhere = runner.run(config, tmp_path / "elsewhere")
     assert list(records.read(tmp_path)) == [other]
-    nursery.kill()
+    assert nursery.kill() == KILLED
+    assert epochs(folder_of(config, tmp_path)) == 1
     assert numbers(runner.run(config, tmp_path)) == numbers(elsewhere)
     assert not (tmp_path / "checkpoints").exists()
 

@@ -13,7 +13,7 @@ from typing import Any
 from filelock import FileLock, Timeout
 from torch import Tensor
 
-from ksubset.experiments import files
+from ksubset import files
 from ksubset.experiments.config import RunConfig
 from ksubset.extras import require
 

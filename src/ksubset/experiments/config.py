@@ -47,7 +47,7 @@ class RunConfig:
     network_lr: float = _knob(1e-4, "Adam's learning rate for the network")
     weight_decay: float = _knob(1e-4, "Adam's weight decay for the network (none for the selector)")
     lr_schedule: str = _knob("constant", "learning rates over the epochs: 'constant' (the paper), or 'cosine', to 0")
-    tuning: int = _knob(0, "of the epochs, the last ones that train the network alone, on the k likeliest pixels")
+    tuning: float = _knob(0.0, "share of the epochs, at the end, that train the network alone on the likeliest pixels")
     precision: str = _knob(
         "mixed", "'mixed': bfloat16 in matrix products on hardware made for it (as the paper); or 'float32' throughout"
     )
@@ -64,8 +64,7 @@ class RunConfig:
             self._check(name, self._whole(name, least), f"an integer >= {least}")
         for name, known in (("subsets_per", SUBSETS_PER), ("lr_schedule", SCHEDULES), ("precision", PRECISIONS)):
             self._check(name, getattr(self, name) in known, f"one of {', '.join(known)}")
-        tuning_fits = self._whole("tuning", 0) and self.tuning < self.epochs
-        self._check("tuning", tuning_fits, f"an integer >= 0 and below epochs ({self.epochs})")
+        self._check("tuning", self._number("tuning") and 0 <= self.tuning < 1, "a number in [0, 1)")
         for name in ("selector_lr", "network_lr", "temperature_start", "temperature_end"):
             self._check(name, self._number(name) and getattr(self, name) > 0, "a finite number > 0")
         self._check("weight_decay", self._number("weight_decay") and self.weight_decay >= 0, "a finite number >= 0")

@@ -10,7 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ksubset.experiments import files, protocols
+from ksubset import files
+from ksubset.experiments import protocols
 from ksubset.experiments.config import RunConfig
 
 __all__ = ["FINISHED", "INTERRUPTED", "Record", "describe", "group", "latest", "load", "read", "slug", "write"]

@@ -16,7 +16,8 @@ import torch
 from torch import Tensor
 
 import ksubset
-from ksubset.experiments import checkpoints, datasets, files, methods, records, tasks
+from ksubset import files
+from ksubset.experiments import checkpoints, datasets, methods, records, tasks
 from ksubset.experiments.checkpoints import Checkpoint
 from ksubset.experiments.config import RunConfig
 from ksubset.experiments.records import Record

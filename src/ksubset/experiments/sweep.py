@@ -18,7 +18,8 @@ from types import ModuleType
 
 import torch
 
-from ksubset.experiments import files, records, runner
+from ksubset import files
+from ksubset.experiments import records, runner
 from ksubset.experiments.config import RunConfig
 from ksubset.experiments.monitor import TensorBoard
 from ksubset.experiments.records import Record

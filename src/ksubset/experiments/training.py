@@ -74,7 +74,7 @@ class Training:
         start = time.perf_counter()
         config = self.config
         images, labels = self.train
-        selecting = config.epochs - config.tuning
+        selecting = max(config.epochs - round(config.tuning * config.epochs), 1)
         done = min((number - 1) / max(selecting - 1, 1), 1.0)
         self._set_learning_rates(number, selecting)
         step = self._tuning_loss if number > selecting else self._selection_loss

@@ -14,7 +14,7 @@ from typing import Any
 
 import torch
 
-from ksubset.experiments import files
+from ksubset import files
 from ksubset.extras import require
 from ksubset.lab.measure import ESTIMATORS, Measurement, Quality
 from ksubset.lab.problems import CHUNK, SEEDS

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from ksubset.experiments import files
+from ksubset import files
 
 
 class Killed(BaseException):
