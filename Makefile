@@ -4,7 +4,7 @@ PYTHON ?= python3
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 
-.PHONY: test fuzz lint reproduce bench docs clean
+.PHONY: test fuzz lint reproduce paper bench docs clean
 
 $(INSTALLED): pyproject.toml constraints.txt
 	$(PYTHON) -c 'import sys; assert (3, 11) <= sys.version_info < (3, 14), "ksubset needs Python 3.11 to 3.13"'
@@ -26,10 +26,29 @@ lint: $(INSTALLED)  ## format, style, types
 reproduce: $(INSTALLED)  ## the paper's experiments on digits: tables, and the paths of the figures
 	$(BIN)/ksubset reproduce
 
+# EPOCHS=50, SEEDS="0 1" or DATASETS=mnist make less of it; JOBS runs at a time, one core each.
+EPOCHS ?= 500
+SEEDS ?= 0 1 2 3 4
+DATASETS ?= mnist fashion-mnist kmnist
+JOBS ?= 2
+RUNS ?= runs/paper
+SWEEP = $(BIN)/ksubset sweep --epochs $(EPOCHS) --jobs $(JOBS) --out $(RUNS) \
+	$(foreach dataset,$(DATASETS),--dataset $(dataset)) $(foreach seed,$(SEEDS),--seed $(seed))
+
+paper: $(INSTALLED)  ## the paper's evaluation: goes on where it was ended, and leaves out what is finished
+	$(SWEEP) --method sfess-v --method gs --method stgs --method sfess
+	$(SWEEP) --method sfess-v --method gs --method simple --protocol best
+	$(SWEEP) --method simple --method imle --method ncpss --method hybrid
+	$(SWEEP) --method sfess-v --method gs --method stgs --method sfess --task reconstruction
+	$(SWEEP) --method sfess-v --task reconstruction --protocol best
+	$(BIN)/ksubset table $(RUNS)
+	$(BIN)/ksubset plot $(RUNS) --out $(RUNS)/figures
+
 bench: $(INSTALLED)  ## ours against its peers, side by side
 	$(BIN)/pip install --quiet --constraint constraints.txt '.[bench]'
 	$(BIN)/python benchmarks/normalizer.py
 	$(BIN)/python benchmarks/sampler.py
+	$(BIN)/python benchmarks/training.py
 
 docs: $(INSTALLED)  ## the documentation as web pages, in site/
 	$(BIN)/pip install --quiet --constraint constraints.txt '.[docs]'

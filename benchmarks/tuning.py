@@ -26,8 +26,8 @@ EXAMPLE = {**ALL, "subsets_per": "example"}
 ANNEALED = {**EXAMPLE, "batch_size": 256, "selector_lr": 0.1, "tuning": 0.4, "k_start": 100}
 SHARED = {**ALL, "batch_size": 256, "selector_lr": 0.1, "tuning": 0.4}
 
-# From coarse to fine for SFESS-V; the others start from what it led to. GS, STGS and I-MLE share their subsets in a
-# batch, as subsets for each example take them half a minute an epoch and more.
+# From coarse to fine for SFESS-V; the others start from what it led to. GS shares its subsets in a batch, as relaxed
+# ones for each example take 50 seconds an epoch.
 CANDIDATES: dict[tuple[str, str], list[dict[str, Any]]] = {
     ("classification", "sfess-v"): [
         {**EXAMPLE, "selector_lr": 0.05},
@@ -45,11 +45,12 @@ CANDIDATES: dict[tuple[str, str], list[dict[str, Any]]] = {
         {**ANNEALED, "samples": 2},
         {**ANNEALED, "samples": 2, "k_start": 200, "k_until": 0.6},
     ],
-    **{
-        ("classification", method): [ANNEALED, {**ANNEALED, "selector_lr": 0.03}]
-        for method in ("sfess", "simple", "ncpss", "hybrid")
-    },
-    **{("classification", method): [SHARED, {**SHARED, "selector_lr": 0.03}] for method in ("gs", "stgs", "imle")},
+    ("classification", "simple"): [ANNEALED, {**ANNEALED, "selector_lr": 0.03}],
+    ("classification", "gs"): [SHARED, {**SHARED, "selector_lr": 0.03}],
+    ("reconstruction", "sfess-v"): [
+        {**ANNEALED, "samples": 2},
+        {**ANNEALED, "samples": 2, "network_lr": 1e-3},
+    ],
 }
 
 
