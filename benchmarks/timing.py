@@ -32,6 +32,7 @@ def machine() -> str:
         info = Path("/proc/cpuinfo")
         lines = info.read_text().splitlines() if info.exists() else []
         model = next((line.split(":")[1].strip() for line in lines if line.startswith("model name")), None)
-        name = f"{model or platform.processor()}, {torch.get_num_threads()} threads"
+        threads = torch.get_num_threads()
+        name = f"{model or platform.processor()}, {threads} thread{'' if threads == 1 else 's'}"
     versions = f"Python {platform.python_version()}, torch {torch.__version__}, ksubset {ksubset.__version__}"
     return f"{name}; {versions}"
