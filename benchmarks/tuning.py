@@ -69,7 +69,7 @@ def rows(task: str, method: str, records: dict[RunConfig, Record]) -> Iterator[s
             continue
         last = records[config].history[-1]
         evaluations = sum(entry["evaluations"] for entry in records[config].history)
-        chosen = protocols.find("best", task, method) == candidate
+        chosen = protocols.find("best", task, "fashion-mnist", method) == candidate
         knobs = ", ".join(f"{name} = {value}" for name, value in candidate.items() if ALL.get(name) != value)
         value = f"{last['validation'][METRIC[task]]:.4f}"
         yield f"| {task} | {method} | {knobs} | {f'**{value}**' if chosen else value} | {evaluations / 1e6:.1f} |"
@@ -82,13 +82,9 @@ def main() -> None:
     records = {record.config: record for record in outcome.records}
     print(f"# Candidates for the protocol best, validation data of Fashion-MNIST, k = 30\n\n{machine()}\n")
     common = ", ".join(f"{name} = {value}" for name, value in ALL.items())
-    print(
-        f"All have {common} unless they say otherwise, and the paper's values for the rest. The metric is accuracy for"
-    )
-    print(
-        "classification and PSNR (dB) for reconstruction; bold is what `best.toml` has. Evaluations are those of the network"
-    )
-    print("in training, in millions.\n")
+    print(f"All have {common} unless they say otherwise, and the paper's values for the rest.")
+    print("The metric is accuracy for classification and PSNR (dB) for reconstruction; bold is what `best.toml` has.")
+    print("Evaluations are those of the network in training, in millions.\n")
     print("| task | method | knobs | validation | evaluations |\n|" + " --- |" * 5)
     for task, method in CANDIDATES:
         print("\n".join(rows(task, method, records)))

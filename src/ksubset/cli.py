@@ -328,8 +328,8 @@ def _configs(protocols: list[str] | None, grid: dict[str, list[Any]]) -> list[Ru
     configs = []
     for protocol, *values in itertools.product(protocols or ["paper"], *grid.values()):
         given = dict(zip(grid, values, strict=True))
-        task, method = (given.get(name, getattr(RunConfig, name)) for name in ("task", "method"))
-        configs.append(RunConfig(**find(protocol, task, method) | given))
+        cell = (given.get(name, getattr(RunConfig, name)) for name in ("task", "dataset", "method"))
+        configs.append(RunConfig(**find(protocol, *cell) | given))
     return configs
 
 

@@ -6,6 +6,7 @@ import tomllib
 from importlib import resources
 from typing import Any
 
+from ksubset.experiments import datasets
 from ksubset.experiments.config import RunConfig
 
 __all__ = ["PROTOCOLS", "find", "name"]
@@ -16,11 +17,13 @@ PROTOCOLS = ("paper", "best")
 _FREE = ("task", "dataset", "method", "k", "epochs", "seed")
 
 
-def find(protocol: str, task: str, method: str) -> dict[str, Any]:
-    """The knobs of a protocol for a task and a method, those apart that have the paper's values.
+def find(protocol: str, task: str, dataset: str, method: str) -> dict[str, Any]:
+    """The knobs of a protocol for a task, data set and method, those apart that have the paper's values.
+
+    What was chosen on images of 28 x 28 is taken to smaller ones as far as they have pixels.
 
     Raises:
-        ValueError: the protocol is unknown, or has no settings for this task and method.
+        ValueError: the protocol or the data set is unknown, or the protocol has no settings for this task and method.
     """
     if protocol not in PROTOCOLS:
         raise ValueError(f"protocol: expected one of {', '.join(PROTOCOLS)}, got {protocol!r}")
@@ -31,18 +34,21 @@ def find(protocol: str, task: str, method: str) -> dict[str, Any]:
         raise ValueError(
             f"protocol: 'best' has settings for the methods {', '.join(known) or 'none'} of {task}, got {method!r}"
         )
-    return dict(known[method])
+    settings = dict(known[method])
+    if "k_start" in settings:
+        settings["k_start"] = min(settings["k_start"], datasets.find(dataset).side ** 2)
+    return settings
 
 
 def name(config: RunConfig) -> str | None:
     """The protocol that a configuration follows in every knob; None if it follows none."""
     for protocol in PROTOCOLS:
         try:
-            settings = find(protocol, config.task, config.method)
+            settings = find(protocol, config.task, config.dataset, config.method)
         except ValueError:
             continue
         free = {knob: getattr(config, knob) for knob in _FREE}
-        if config == dataclasses.replace(RunConfig(**settings | {"epochs": config.epochs}), **free):
+        if config == dataclasses.replace(RunConfig(**settings), **free):
             return protocol
     return None
 

@@ -1,0 +1,38 @@
+import dataclasses
+from pathlib import Path
+
+import pytest
+
+from ksubset.experiments import protocols, runner
+from ksubset.experiments.config import RunConfig
+from ksubset.experiments.datasets import SETS
+
+BEST = [(task, method) for task, methods in protocols._best().items() for method in methods]
+
+
+@pytest.mark.parametrize("dataset", SETS)
+@pytest.mark.parametrize(("task", "method"), BEST)
+def test_the_best_settings_fit_every_data_set(task: str, method: str, dataset: str) -> None:
+    settings = protocols.find("best", task, dataset, method)
+    config = runner.resolve(RunConfig(task=task, method=method, dataset=dataset, epochs=7, seed=3, **settings))
+    assert protocols.name(config) == "best"
+    assert protocols.name(dataclasses.replace(config, selector_lr=0.123)) is None
+
+
+@pytest.mark.parametrize(("task", "method"), BEST)
+def test_the_best_settings_train(tmp_path: Path, task: str, method: str) -> None:
+    config = RunConfig(task=task, method=method, epochs=2, **protocols.find("best", task, "digits", method))
+    assert runner.run(config, tmp_path).status == "finished"
+
+
+def test_the_defaults_are_the_papers() -> None:
+    assert protocols.find("paper", "classification", "mnist", "stgs") == {}
+    assert protocols.name(RunConfig(method="stgs", seed=5, epochs=3, k=8)) == "paper"
+    assert protocols.name(RunConfig(samples=6)) is None
+
+
+def test_a_protocol_that_is_none() -> None:
+    with pytest.raises(ValueError, match="protocol: expected one of paper, best, got 'worst'"):
+        protocols.find("worst", "classification", "mnist", "gs")
+    with pytest.raises(ValueError, match=r"'best' has settings for the methods .*sfess-v.* got 'magic'"):
+        protocols.find("best", "classification", "mnist", "magic")
