@@ -1,0 +1,175 @@
+"""Columns of data in any container, and the units of them that a selector keeps or drops as one."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.utils import _safe_indexing
+
+__all__ = ["Choice", "Units", "is_constant", "is_dataframe", "take_columns", "take_rows"]
+
+
+def is_dataframe(data: Any) -> bool:
+    """Whether data is a table with typed columns, of pandas, polars or another library, which models get as such."""
+    return hasattr(data, "columns") and hasattr(data, "shape")
+
+
+def take_columns(data: Any, columns: NDArray[np.int64]) -> Any:
+    """Columns of an array, sparse matrix or DataFrame, as the same container; sparse ones in rows, as models want them.
+
+    Shapes:
+        data `(N, n)`, columns `(k)` -> `(N, k)`.
+    """
+    # scikit-learn looks for many kinds of tables first, which takes longer than to index an array.
+    taken = data[:, columns] if isinstance(data, np.ndarray) else _safe_indexing(data, columns, axis=1)
+    return taken.tocsr() if hasattr(taken, "tocsr") else taken
+
+
+def take_rows(data: Any, rows: NDArray[np.intp]) -> Any:
+    """Rows of an array, sparse matrix or DataFrame, as the same container.
+
+    Shapes:
+        data `(N, k)`, rows `(M)` -> `(M, k)`.
+    """
+    return data[rows] if isinstance(data, np.ndarray) else _safe_indexing(data, rows)
+
+
+def is_constant(data: Any) -> NDArray[np.bool_]:
+    """Which columns have one value in all rows; data `(N, n)` -> `(n)`."""
+    if is_dataframe(data):
+        columns = (_safe_indexing(data, column, axis=1) for column in range(data.shape[1]))
+        return np.array([len(column.unique()) <= 1 for column in columns], dtype=bool)
+    if hasattr(data, "tocsc"):
+        low, high = data.min(axis=0), data.max(axis=0)
+        return np.asarray(low.toarray() == high.toarray()).ravel()
+    same: NDArray[np.bool_] = np.all(data == data[:1], axis=0)
+    return same
+
+
+@dataclass(frozen=True)
+class Choice:
+    """A size, and what subsets of that size are made of; subsets are indices of `free`.
+
+    Arguments:
+        members: Columns of each unit.
+        always: Units that are always kept.
+        free: Units that may be kept.
+        total: Units to keep, those always kept included.
+        num_columns: Columns of the data, n.
+    """
+
+    members: Sequence[NDArray[np.int64]]
+    always: NDArray[np.int64]
+    free: NDArray[np.int64]
+    total: int
+    num_columns: int
+
+    @property
+    def size(self) -> int:
+        """Free units in a subset."""
+        return self.total - len(self.always)
+
+    def columns(self, subset: NDArray[np.int64]) -> NDArray[np.int64]:
+        """The columns of a subset with those always kept, ascending."""
+        units = (*self.always.tolist(), *self.free[subset].tolist())
+        return np.sort(np.concatenate([self.members[unit] for unit in units]))
+
+    def support(self, subset: NDArray[np.int64]) -> NDArray[np.bool_]:
+        """The columns of a subset with those always kept, `(n)`."""
+        support = np.zeros(self.num_columns, dtype=bool)
+        support[self.columns(subset)] = True
+        return support
+
+    def spread(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Values of the free units as values of the columns, `(n)`: 1 where always kept, 0 where never."""
+        result = np.zeros(self.num_columns)
+        for unit in self.always.tolist():
+            result[self.members[unit]] = 1.0
+        for unit, value in zip(self.free.tolist(), values.tolist(), strict=True):
+            result[self.members[unit]] = value
+        return result
+
+
+class Units:
+    """What k counts: columns, or groups of columns that stand or fall together.
+
+    Arguments:
+        constant: Which of the columns have one value in all rows, `(n)`.
+        names: Their names, if all have one.
+        groups: Columns of each group, by name or index; every other column is a group of its own.
+        always: Columns whose groups are always kept.
+        never: Columns whose groups never are.
+
+    Raises:
+        TypeError: A column is neither a name nor an index.
+        ValueError: A column is unknown, in two groups or twice in one, or both always kept and never; a group is empty.
+    """
+
+    def __init__(
+        self,
+        constant: NDArray[np.bool_],
+        names: Sequence[str] | None,
+        groups: Sequence[Sequence[str | int]] | None,
+        always: Sequence[str | int] | None,
+        never: Sequence[str | int] | None,
+    ) -> None:
+        places = {name: place for place, name in enumerate(names)} if names is not None else {}
+        self._num_columns = len(constant)
+        owner = np.full(len(constant), -1)
+        self._members: list[NDArray[np.int64]] = []
+        for number, group in enumerate(_listed(groups, "feature_groups")):
+            argument = f"feature_groups[{number}]"
+            columns = _positions(group, argument, places, len(constant))
+            if not len(columns) or len(set(columns.tolist())) < len(columns) or (owner[columns] >= 0).any():
+                raise ValueError(f"{argument}: expected columns that are in no other group, each once, got {group!r}")
+            owner[columns] = number
+            self._members.append(np.sort(columns))
+        single = np.flatnonzero(owner < 0)
+        owner[single] = len(self._members) + np.arange(len(single))
+        self._members += list(single[:, None])
+        self.always: NDArray[np.int64] = np.unique(owner[_positions(always, "always_include", places, len(constant))])
+        """Units that are always kept."""
+        excluded = np.unique(owner[_positions(never, "exclude", places, len(constant))])
+        if len(both := np.intersect1d(self.always, excluded)):
+            columns = self._members[both[0]]
+            raise ValueError(
+                f"exclude: expected no columns of always_include or of their groups, got columns {columns.tolist()}"
+            )
+        self.free: NDArray[np.int64] = np.setdiff1d(np.arange(len(self)), np.union1d(self.always, excluded))
+        """Units that may be kept or not."""
+        self._useful = self.free[[not constant[self._members[unit]].all() for unit in self.free.tolist()]]
+
+    def __len__(self) -> int:
+        return len(self._members)
+
+    def choice(self, total: int) -> Choice:
+        """Subsets of so many units; none that is constant is free unless all others are too few."""
+        enough = len(self.always) + len(self._useful) >= total
+        return Choice(self._members, self.always, self._useful if enough else self.free, total, self._num_columns)
+
+
+def _listed(value: Any, argument: str) -> Sequence[Any]:
+    if value is None:
+        return []
+    if isinstance(value, str) or not hasattr(value, "__len__") or not hasattr(value, "__getitem__"):
+        raise TypeError(f"{argument}: expected a sequence, got {value!r}")
+    return list(value)
+
+
+def _positions(columns: Any, argument: str, places: dict[str, int], num_columns: int) -> NDArray[np.int64]:
+    positions = []
+    for column in _listed(columns, argument):
+        if isinstance(column, str):
+            if column not in places:
+                known = "names of columns of X" if places else "indices, as the columns of X have no names"
+                raise ValueError(f"{argument}: expected {known}, got {column!r}")
+            positions.append(places[column])
+        elif isinstance(column, int | np.integer) and not isinstance(column, bool):
+            if not 0 <= column < num_columns:
+                raise ValueError(f"{argument}: expected indices from 0 to {num_columns - 1}, got {column}")
+            positions.append(int(column))
+        else:
+            raise TypeError(f"{argument}: expected names or indices of columns, got {column!r}")
+    return np.array(positions, dtype=np.int64)

@@ -1,0 +1,128 @@
+"""What a search tells on its way, and what is kept of it."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ksubset.selection.columns import Choice
+from ksubset.selection.search import Search
+
+__all__ = ["Outcome", "Progress", "cv_results", "outcome_of", "path", "progress_of", "within_one_standard_error"]
+
+
+@dataclass(frozen=True)
+class Progress:
+    """Where a search stands, as callbacks are told.
+
+    Arguments:
+        n_features_to_select: The size k that is searched at present.
+        n_fits: Model fits spent on this size.
+        max_evaluations: Model fits that may be.
+        n_subsets: Subsets scored on one fold or more.
+        best_score: Mean score of the best subset so far.
+        support: Its columns, `(n)`, boolean.
+    """
+
+    n_features_to_select: int
+    n_fits: int
+    max_evaluations: int
+    n_subsets: int
+    best_score: float
+    support: NDArray[np.bool_]
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """The best subset of one size, and every subset that was scored.
+
+    Arguments:
+        size: Units k in the subset.
+        support: Its columns, `(n)`, boolean.
+        score: Mean of its scores, on fresh folds if it was confirmed.
+        standard_error: Of that mean.
+        inclusion: Inclusion probability of each column, `(n)`.
+        columns: Of each subset that was scored.
+        scores: Of each of them on each fold, `(N, F)`, NaN where there is none.
+        fresh: Mean scores on fresh folds, `(N)`, NaN where there is none.
+        n_fits: Model fits.
+    """
+
+    size: int
+    support: NDArray[np.bool_]
+    score: float
+    standard_error: float
+    inclusion: NDArray[np.float64]
+    columns: list[NDArray[np.int64]]
+    scores: NDArray[np.float64]
+    fresh: NDArray[np.float64]
+    n_fits: int
+
+
+def progress_of(search: Search, choice: Choice) -> Progress:
+    """Where a search stands that has scored a subset."""
+    best = search.best
+    return Progress(
+        choice.total, search.evaluations, search.budget, len(search.subsets),
+        float(np.nanmean(search.fresh.get(best, search.scores[best]))), choice.support(search.subsets[best]),
+    )  # fmt: skip
+
+
+def outcome_of(search: Search, choice: Choice) -> Outcome:
+    """What a search has found, however it ended.
+
+    Raises:
+        ValueError: No subset has a finite score.
+    """
+    best = search.best
+    scores = np.array(search.fresh.get(best, search.scores[best]))
+    scores = scores[~np.isnan(scores)]
+    if not np.isfinite(scores).all():
+        raise ValueError(f"scoring: expected finite scores of the estimator, got none at size {choice.total}")
+    # Repeats of the folds measure the same rows again, and so do not make the error smaller.
+    error = float(scores.std(ddof=1)) / search.num_folds**0.5 if len(scores) > 1 else 0.0
+    fresh = np.full(len(search.scores), np.nan)
+    for row, values in search.fresh.items():
+        fresh[row] = np.mean(values)
+    columns = [choice.columns(subset) for subset in search.subsets]
+    inclusion = choice.spread(search.inclusion.numpy())
+    return Outcome(
+        choice.total, choice.support(search.subsets[best]), float(scores.mean()), error,
+        inclusion, columns, search.scores, fresh, search.evaluations,
+    )  # fmt: skip
+
+
+def within_one_standard_error(outcomes: Sequence[Outcome]) -> Outcome:
+    """The smallest size whose score is at most a standard error of the best below it."""
+    best = max(outcomes, key=lambda outcome: outcome.score)
+    enough = [outcome for outcome in outcomes if outcome.score >= best.score - best.standard_error]
+    return min(enough, key=lambda outcome: outcome.size)
+
+
+def path(outcomes: Sequence[Outcome]) -> dict[str, NDArray[Any]]:
+    """The sizes side by side."""
+    return {
+        "n_features_to_select": np.array([outcome.size for outcome in outcomes]),
+        "mean_test_score": np.array([outcome.score for outcome in outcomes]),
+        "standard_error": np.array([outcome.standard_error for outcome in outcomes]),
+        "support": np.stack([outcome.support for outcome in outcomes]),
+        "inclusion_probabilities": np.stack([outcome.inclusion for outcome in outcomes]),
+    }
+
+
+def cv_results(outcomes: Sequence[Outcome]) -> dict[str, NDArray[Any]]:
+    """All subsets of all sizes, in the form of scikit-learn's `cv_results_`."""
+    columns = [subset for outcome in outcomes for subset in outcome.columns]
+    listed = np.empty(len(columns), dtype=object)
+    listed[:] = columns
+    scores = np.concatenate([outcome.scores for outcome in outcomes])
+    return {
+        "n_features_to_select": np.repeat([o.size for o in outcomes], [len(o.columns) for o in outcomes]),
+        "columns": listed,
+        **{f"split{fold}_test_score": scores[:, fold] for fold in range(scores.shape[1])},
+        "mean_test_score": np.nanmean(scores, 1),
+        "n_splits": (~np.isnan(scores)).sum(1),
+        "mean_fresh_score": np.concatenate([outcome.fresh for outcome in outcomes]),
+    }

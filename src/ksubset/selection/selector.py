@@ -1,0 +1,404 @@
+"""The scikit-learn selector that keeps exactly k columns for any model."""
+
+import warnings
+from collections.abc import Callable, Sequence
+from copy import deepcopy
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import joblib
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import BaseEstimator, MetaEstimatorMixin, clone, is_classifier
+from sklearn.feature_selection import SelectorMixin
+from sklearn.metrics import check_scoring
+from sklearn.model_selection import check_cv
+from sklearn.utils import Tags, check_array, check_consistent_length, check_random_state, get_tags
+from sklearn.utils._set_output import _get_output_config
+from sklearn.utils.metadata_routing import (
+    MetadataRouter,
+    MethodMapping,
+    _raise_for_params,
+    _routing_enabled,
+    process_routing,
+)
+from sklearn.utils.metaestimators import available_if
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from ksubset.selection.columns import Units, is_constant, is_dataframe, take_columns
+from ksubset.selection.evaluation import CrossValidation, Record, fresh_splitters
+from ksubset.selection.outcome import (
+    Outcome,
+    Progress,
+    cv_results,
+    outcome_of,
+    path,
+    progress_of,
+    within_one_standard_error,
+)
+from ksubset.selection.search import ROUNDS, Search
+
+__all__ = ["KSubsetSelector"]
+
+
+def _delegates(method: str) -> Callable[[Any], bool]:
+    return lambda self: hasattr(getattr(self, "estimator_", self.estimator), method)
+
+
+def _tags(estimator: Any) -> Tags | None:
+    """Tags of an estimator; None of one that was written for scikit-learn before 1.6 and has none."""
+    try:
+        return get_tags(estimator)
+    except (AttributeError, TypeError):
+        return None
+
+
+def _is_classifier(estimator: Any) -> bool:
+    if _tags(estimator) is None:
+        return getattr(estimator, "_estimator_type", None) == "classifier"
+    return bool(is_classifier(estimator))
+
+
+class KSubsetSelector(SelectorMixin, MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
+    """Keep exactly k columns: those with which a model, any model, has the best cross-validated score.
+
+    Columns are judged together, so that columns are found which help only jointly. A distribution over the k-subsets
+    is learned from the scores of sampled ones, swaps refine the best, and the few best are compared on fresh folds;
+    `ksubset.selection.search` tells how. What costs is fitting models, and is limited by `max_evaluations`.
+
+    Subsets are scored on the same folds. Fresh folds are those of `cv` shuffled anew; where it does not shuffle (an
+    iterable, groups, time series) there are none, and the best score on the folds wins.
+
+    Columns with one value in all rows are left out as long as there are others.
+
+    Arguments:
+        estimator: The model, with `fit` and, unless `scoring` says otherwise, `score`. It is cloned, and sees columns
+            in the container that X is: a DataFrame of pandas or polars, an array, a sparse matrix.
+        n_features_to_select: Columns to keep, k; of `feature_groups` the number of groups. Of several sizes the
+            smallest is kept whose score is within one standard error of the best. "auto" tries 1, 2, 4, ... and all.
+        scoring: A scorer, or the name of one; None is the model's `score`.
+        cv: Number of folds, a splitter, or an iterable of splits.
+        max_evaluations: Most model fits, one for a subset on a fold, for each size, the fit of `estimator_` aside.
+            None allows as many as forward selection would take, but 1,000 at least and 10,000 at most.
+        n_jobs: Fits at a time, as joblib has it.
+        random_state: Seed of the search. A size has the same result alone and among others.
+        verbose: Above 0, prints a line after each batch.
+        callbacks: A function or several, called with a `Progress` after each batch; if one returns True, the search
+            ends with the best so far, and of several sizes with those that are finished. So it does, with a warning,
+            on KeyboardInterrupt.
+        feature_groups: Sequences of columns, by name or index, that stand or fall together; they must not overlap.
+        always_include: Columns, by name or index, that are kept, with their groups; they count towards k.
+        exclude: Columns, by name or index, that are not, nor are their groups.
+        checkpoint: Path of a file to which every score is written, batch by batch. Another fit with the same data,
+            estimator, scoring, folds, metadata and random_state takes what is there instead of fitting models again,
+            and so goes on where it was ended; a file of others is an error. Sizes, columns and `max_evaluations` may
+            change.
+
+    Attributes:
+        support_: `(n)`, boolean, the columns that are kept.
+        estimator_: The model, fitted to these columns of all rows.
+        n_features_: Their number.
+        n_features_in_, feature_names_in_: Of the data.
+        inclusion_probabilities_: `(n)`, of each column in the learned distribution.
+        best_score_: Mean score of the columns that are kept, on the fresh folds if there are any.
+        n_fits_: Model fits of all sizes, those found in the checkpoint included.
+        cv_results_: Of every subset that was scored: `n_features_to_select`, `columns`, `split<i>_test_score` (NaN
+            where it was not scored), `mean_test_score` over the folds where it was, `n_splits`, their number, and
+            `mean_fresh_score`, over the fresh folds (NaN if it was no finalist).
+        path_: Of every size: `n_features_to_select`, `support`, `mean_test_score` as `best_score_`,
+            `standard_error`, and `inclusion_probabilities`.
+
+    Raises:
+        TypeError, ValueError: On `fit`, for arguments of a wrong kind or out of range; the message names them. To ask
+            for more columns than there are is an error, too.
+
+    References:
+        Wijk, Vinuesa and Azizpour (2024), https://arxiv.org/abs/2407.16058, for gradients of k-subset distributions.
+        Breiman, Friedman, Olshen and Stone (1984), Classification and Regression Trees, section 3.4.3, for the rule of
+        one standard error.
+
+    Example:
+        >>> from sklearn.datasets import load_iris
+        >>> from sklearn.tree import DecisionTreeClassifier
+        >>> X, y = load_iris(return_X_y=True)
+        >>> selector = KSubsetSelector(DecisionTreeClassifier(random_state=0), n_features_to_select=2, random_state=0)
+        >>> selector.fit(X, y).get_support(indices=True)
+        array([2, 3])
+    """
+
+    def __init__(
+        self,
+        estimator: Any,
+        *,
+        n_features_to_select: int | str | Sequence[int],
+        scoring: Any = None,
+        cv: Any = 5,
+        max_evaluations: int | None = None,
+        n_jobs: int | None = None,
+        random_state: Any = None,
+        verbose: int = 0,
+        callbacks: Any = None,
+        feature_groups: Sequence[Sequence[str | int]] | None = None,
+        always_include: Sequence[str | int] | None = None,
+        exclude: Sequence[str | int] | None = None,
+        checkpoint: str | Path | None = None,
+    ) -> None:
+        self.estimator = estimator
+        self.n_features_to_select = n_features_to_select
+        self.scoring = scoring
+        self.cv = cv
+        self.max_evaluations = max_evaluations
+        self.n_jobs = n_jobs
+        self.random_state = random_state
+        self.verbose = verbose
+        self.callbacks = callbacks
+        self.feature_groups = feature_groups
+        self.always_include = always_include
+        self.exclude = exclude
+        self.checkpoint = checkpoint
+
+    def fit(self, X: Any, y: Any = None, **params: Any) -> "KSubsetSelector":
+        """Find the columns, and fit the model to them.
+
+        Arguments:
+            X: Data `(N, n)`.
+            y: Targets `(N)` or `(N, m)`; None if the model needs none.
+            params: Metadata for the model's `fit`, the scorer and the splitter, by scikit-learn's metadata routing.
+        """
+        _raise_for_params(params, self, "fit")
+        callbacks = self._callbacks()
+        data, target = self._check_data(X, y)
+        routed = process_routing(self, "fit", **params) if _routing_enabled() else None
+        fit_params, split_params, score_params = (
+            (routed.estimator.fit, routed.splitter.split, routed.scorer.score) if routed else ({}, {}, {})
+        )
+        splitter = check_cv(self.cv, target, classifier=_is_classifier(self.estimator))
+        folds = list(splitter.split(data, target, **split_params))
+        units, sizes = self._units(data)
+        record, seed = self._record(data, target, folds, params)
+        fresh = [
+            fold
+            for other in fresh_splitters(self.cv, splitter, seed, ROUNDS)
+            for fold in other.split(data, target, **split_params)
+        ]
+        if isinstance(self.scoring, list | tuple | set | dict):
+            raise TypeError(f"scoring: expected one scorer, or its name, got {self.scoring!r}")
+        scorer = check_scoring(self.estimator, scoring=self.scoring)
+        evaluate = CrossValidation(
+            self.estimator, scorer, data, target, folds, fresh, fit_params, score_params, self.n_jobs, record
+        )
+        outcomes = self._search(evaluate, units, sizes, seed, record, callbacks)
+        kept = within_one_standard_error(outcomes)
+        self.support_, self.best_score_ = kept.support, kept.score
+        self.inclusion_probabilities_ = kept.inclusion
+        self.n_features_ = int(kept.support.sum())
+        self.n_fits_ = sum(outcome.n_fits for outcome in outcomes)
+        self.path_, self.cv_results_ = path(outcomes), cv_results(outcomes)
+        targets = () if target is None else (target,)
+        self.estimator_ = clone(self.estimator)
+        self.estimator_.fit(self._selected(data), *targets, **fit_params)
+        return self
+
+    def _callbacks(self) -> list[Callable[[Progress], Any]]:
+        listed = [] if self.callbacks is None else [self.callbacks] if callable(self.callbacks) else self.callbacks
+        if not isinstance(listed, Sequence) or not all(map(callable, listed)):
+            raise TypeError(f"callbacks: expected a function or a sequence of functions, got {self.callbacks!r}")
+        return list(listed)
+
+    def _check_data(self, data: Any, target: Any) -> tuple[Any, Any]:
+        data = self._check_features(data, reset=True)
+        if target is None:
+            tags = _tags(self.estimator)
+            if tags is not None and tags.target_tags.required:
+                raise ValueError(
+                    f"y: {type(self.estimator).__name__} requires y to be passed, but the target y is None"
+                )
+            return data, None
+        target = check_array(target, ensure_2d=False, dtype=None, input_name="y")
+        check_consistent_length(data, target)
+        return data, target
+
+    def _check_features(self, data: Any, *, reset: bool) -> Any:
+        if is_dataframe(data):
+            return validate_data(self, data, reset=reset, skip_check_array=True)
+        finite = not self.__sklearn_tags__().input_tags.allow_nan
+        return validate_data(self, data, reset=reset, dtype=None, accept_sparse="csc", ensure_all_finite=finite)
+
+    def _units(self, data: Any) -> tuple[Units, list[int]]:
+        names = getattr(self, "feature_names_in_", None)
+        units = Units(is_constant(data), names, self.feature_groups, self.always_include, self.exclude)
+        least, most = max(1, len(units.always)), len(units.always) + len(units.free)
+        wanted = self.n_features_to_select
+        if isinstance(wanted, str) and wanted == "auto":
+            powers = [2**power for power in range(most.bit_length())]
+            sizes = [size for size in (least, *powers, most) if size >= least]
+        else:
+            sizes = list(wanted) if isinstance(wanted, list | tuple | range | np.ndarray) else [wanted]
+        if not sizes or not all(isinstance(size, int | np.integer) and not isinstance(size, bool) for size in sizes):
+            raise TypeError(f'n_features_to_select: expected an integer, several, or "auto", got {wanted!r}')
+        if not least <= min(sizes) <= max(sizes) <= most:
+            raise ValueError(
+                f"n_features_to_select: expected {least} to {most}, as there are {len(units)} columns or groups, "
+                f"{len(units.always)} always kept and {len(units) - most} excluded, got {wanted!r}"
+            )
+        return units, sorted({int(size) for size in sizes})
+
+    def _record(self, data: Any, target: Any, folds: Any, params: Any) -> tuple[Record | None, int]:
+        given = None if self.random_state is None else int(check_random_state(self.random_state).randint(2**31 - 1))
+        drawn = int(np.random.default_rng().integers(2**31 - 1)) if given is None else given
+        if self.checkpoint is None:
+            return None, drawn
+        fingerprint = joblib.hash((data, target, clone(self.estimator), self.scoring, folds, params))
+        record = Record(Path(self.checkpoint), fingerprint, given)
+        record.seed = drawn if record.seed is None else record.seed
+        record.save()
+        return record, record.seed
+
+    def _search(
+        self,
+        evaluate: CrossValidation,
+        units: Units,
+        sizes: list[int],
+        seed: int,
+        record: Record | None,
+        callbacks: list[Callable[[Progress], Any]],
+    ) -> list[Outcome]:
+        """Search sizes one by one, until a callback or an interrupt ends it."""
+        outcomes: list[Outcome] = []
+        for size in sizes:
+            choice = units.choice(size)
+            budget = self._budget(len(choice.free), choice.size, evaluate.num_folds)
+            search = Search(
+                partial(evaluate, choice), len(choice.free), choice.size,
+                evaluate.num_folds, budget, seed, num_fresh=evaluate.num_fresh,
+            )  # fmt: skip
+            ended = False
+            try:
+                for _ in search.run():
+                    if record is not None:
+                        record.save()
+                    progress = progress_of(search, choice)
+                    if self.verbose > 0:
+                        print(
+                            f"[KSubsetSelector] k = {size}: {progress.n_fits} of at most {search.budget} fits, "
+                            f"{progress.n_subsets} subsets, best score {progress.best_score:.4g}"
+                        )
+                    answers = [callback(progress) for callback in callbacks]
+                    if ended := any(isinstance(answer, bool | np.bool_) and answer for answer in answers):
+                        break
+            except KeyboardInterrupt:
+                if not outcomes and not len(search.subsets):
+                    raise
+                if record is not None:
+                    record.save()
+                ended = True
+                warnings.warn("interrupted: the selector keeps the best columns found so far", stacklevel=3)
+            # Scores that were not confirmed promise too much to stand beside others.
+            if not ended or not outcomes:
+                outcomes.append(outcome_of(search, choice))
+            if ended:
+                break
+        return outcomes
+
+    def _budget(self, num_free: int, size: int, num_folds: int) -> int:
+        if self.max_evaluations is None:
+            forward = num_folds * sum(num_free - kept for kept in range(size))
+            return min(max(forward, 1_000), 10_000)
+        if isinstance(self.max_evaluations, bool) or not isinstance(self.max_evaluations, int | np.integer):
+            raise TypeError(f"max_evaluations: expected an integer or None, got {self.max_evaluations!r}")
+        if self.max_evaluations < num_folds:
+            raise ValueError(
+                f"max_evaluations: expected {num_folds} or more, to score one subset on all folds, "
+                f"got {self.max_evaluations}"
+            )
+        return int(self.max_evaluations)
+
+    @property
+    def classes_(self) -> NDArray[Any]:
+        """Labels of the classes, if the model has them."""
+        classes: NDArray[Any] = self.estimator_.classes_
+        return classes
+
+    @available_if(_delegates("predict"))  # type: ignore[untyped-decorator]
+    def predict(self, X: Any, **params: Any) -> Any:
+        """Predictions of the model for data `(N, n)` with all columns."""
+        return self._call("predict", X, (), params)
+
+    @available_if(_delegates("predict_proba"))  # type: ignore[untyped-decorator]
+    def predict_proba(self, X: Any) -> Any:
+        """Probabilities of the classes, by the model, for data `(N, n)` with all columns."""
+        return self._call("predict_proba", X, (), {})
+
+    @available_if(_delegates("predict_log_proba"))  # type: ignore[untyped-decorator]
+    def predict_log_proba(self, X: Any) -> Any:
+        """Logarithms of the probabilities of the classes, by the model, for data `(N, n)` with all columns."""
+        return self._call("predict_log_proba", X, (), {})
+
+    @available_if(_delegates("decision_function"))  # type: ignore[untyped-decorator]
+    def decision_function(self, X: Any) -> Any:
+        """Decision function of the model for data `(N, n)` with all columns."""
+        return self._call("decision_function", X, (), {})
+
+    @available_if(_delegates("score"))  # type: ignore[untyped-decorator]
+    def score(self, X: Any, y: Any = None, **params: Any) -> Any:
+        """Score of the model, by its own `score`, for data `(N, n)` with all columns."""
+        return self._call("score", X, () if y is None else (y,), params)
+
+    def _call(self, method: str, data: Any, target: tuple[Any, ...], params: dict[str, Any]) -> Any:
+        check_is_fitted(self)
+        _raise_for_params(params, self, method)
+        own = process_routing(self, method, **params).estimator[method] if params else {}
+        return getattr(self.estimator_, method)(self._selected(self._check_features(data, reset=False)), *target, **own)
+
+    def _selected(self, data: Any) -> Any:
+        return take_columns(data, np.flatnonzero(self.support_))
+
+    def transform(self, X: Any) -> Any:
+        """The columns that are kept; a DataFrame of the library that `set_output` names keeps the types of its columns.
+
+        Arguments:
+            X: Data `(N, n)`.
+        """
+        library = _get_output_config("transform", estimator=self)["dense"]
+        if is_dataframe(X) and type(X).__module__.partition(".")[0] == library:
+            check_is_fitted(self)
+            return self._selected(self._check_features(X, reset=False))
+        return super().transform(X)
+
+    def _get_support_mask(self) -> NDArray[np.bool_]:
+        check_is_fitted(self)
+        return self.support_
+
+    def __sklearn_tags__(self) -> Tags:
+        tags = super().__sklearn_tags__()
+        own = _tags(self.estimator)
+        if own is None:
+            return tags
+        tags.estimator_type = own.estimator_type
+        tags.classifier_tags, tags.regressor_tags = deepcopy(own.classifier_tags), deepcopy(own.regressor_tags)
+        # Few columns may predict little, however good the model.
+        if tags.classifier_tags is not None:
+            tags.classifier_tags.poor_score = True
+        if tags.regressor_tags is not None:
+            tags.regressor_tags.poor_score = True
+        tags.target_tags = deepcopy(own.target_tags)
+        tags.input_tags.sparse, tags.input_tags.allow_nan = own.input_tags.sparse, own.input_tags.allow_nan
+        return tags
+
+    def get_metadata_routing(self) -> MetadataRouter:
+        """Where metadata goes: to `fit`, `predict` and `score` of the model, to the scorer and to the splitter."""
+        router = MetadataRouter(owner=self)
+        mapping = MethodMapping()
+        for method in ("fit", "predict", "score"):
+            mapping.add(caller=method, callee=method)
+        router.add(estimator=self.estimator, method_mapping=mapping)
+        router.add(
+            splitter=check_cv(self.cv, classifier=_is_classifier(self.estimator)),
+            method_mapping=MethodMapping().add(caller="fit", callee="split"),
+        )
+        router.add(
+            scorer=check_scoring(self.estimator, scoring=self.scoring),
+            method_mapping=MethodMapping().add(caller="fit", callee="score"),
+        )
+        return router

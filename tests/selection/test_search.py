@@ -1,0 +1,237 @@
+"""The search on scores made up for it, whose best subset is known by enumeration."""
+
+import math
+import resource
+import sys
+from collections import Counter
+from collections.abc import Callable
+from itertools import combinations
+
+import numpy as np
+import pytest
+import torch
+from numpy.typing import NDArray
+
+from ksubset import KSubset
+from ksubset.selection.search import Search
+from ksubset.selection.slope import fit_slope, ridge
+
+Score = Callable[[NDArray[np.int64]], NDArray[np.float64]]
+
+
+class Folds:
+    """A score, plus noise that is new in every evaluation; counts what is evaluated."""
+
+    def __init__(self, score: Score, noise: float = 0.0, fold_effect: float = 0.0) -> None:
+        self.score, self.noise, self.fold_effect = score, noise, fold_effect
+        self.rng = np.random.default_rng(0)
+        self.calls: Counter[tuple[int, tuple[int, ...]]] = Counter()
+
+    def __call__(self, subsets: NDArray[np.int64], fold: int) -> NDArray[np.float64]:
+        self.calls.update((fold, tuple(subset)) for subset in subsets.tolist())
+        return self.score(subsets) + fold * self.fold_effect + self.noise * self.rng.standard_normal(len(subsets))
+
+
+def searched(folds: Folds, n: int, k: int, budget: int, *, num_folds: int = 3, seed: int = 0, fresh: int = 5) -> Search:
+    search = Search(folds, n, k, num_folds, budget, seed, num_fresh=fresh * num_folds)
+    for _ in search.run():
+        pass
+    return search
+
+
+def best_of(search: Search) -> list[int]:
+    return search.subsets[search.best].tolist()
+
+
+def peak_memory() -> int:
+    """Of this process so far, in bytes."""
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return peak if sys.platform == "darwin" else peak * 1024
+
+
+def quadratic(n: int, seed: int) -> Score:
+    rng = np.random.default_rng(seed)
+    linear, pairs = rng.standard_normal(n), rng.standard_normal((n, n)) / 2
+    return lambda z: linear[z].sum(-1) + (pairs + pairs.T)[z[:, :, None], z[:, None, :]].sum((-1, -2))
+
+
+def exclusive_or(z: NDArray[np.int64]) -> NDArray[np.float64]:
+    """What a tree scores where the target is the exclusive or of the items 0 and 1."""
+    return 0.5 + 0.45 * ((z < 2).sum(-1) == 2)
+
+
+def every(n: int, k: int) -> NDArray[np.int64]:
+    return np.array(list(combinations(range(n), k)), dtype=np.int64)
+
+
+@pytest.mark.parametrize("k", [0, 1, 3, 6])
+def test_few_subsets_are_all_evaluated_on_all_folds(k: int) -> None:
+    folds = Folds(quadratic(6, 1))
+    search = searched(folds, 6, k, 1000)
+    assert len(search.subsets) == math.comb(6, k)
+    assert np.isfinite(search.scores).all()
+    assert best_of(search) == every(6, k)[folds.score(every(6, k)).argmax()].tolist()
+
+
+def test_best_of_42504_subsets_by_a_quadratic_score() -> None:
+    found = 0
+    for seed in range(8):
+        score = quadratic(24, seed)
+        search = searched(Folds(score), 24, 5, 1500, num_folds=2, seed=seed)
+        found += score(search.subsets[[search.best]])[0] == score(every(24, 5)).max()
+    assert found >= 6  # from 2 in 100 subsets
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_exclusive_or_under_noise_beyond_enumeration(seed: int) -> None:
+    # 38 of 9,880 subsets are right, and no item helps alone.
+    search = searched(Folds(exclusive_or, noise=0.03), 40, 3, 3000, num_folds=5, seed=seed)
+    assert {0, 1} <= set(best_of(search))
+
+
+@pytest.mark.parametrize("noise", [0.0, 0.3])
+def test_no_fold_of_a_subset_twice_and_never_over_budget(noise: float) -> None:
+    for seed, (n, k, budget) in enumerate(
+        [(12, 4, 100), (12, 4, 1100), (12, 4, 2000), (60, 5, 777), (9, 2, 3), (5, 5, 50)]
+    ):
+        folds = Folds(quadratic(n, seed), noise)
+        search = searched(folds, n, k, budget, seed=seed)
+        assert max(folds.calls.values()) == 1
+        assert search.evaluations == sum(folds.calls.values()) <= budget
+        assert len({tuple(subset) for subset in search.subsets.tolist()}) == len(search.subsets)
+
+
+def test_same_seed_same_search() -> None:
+    one, two = (searched(Folds(quadratic(30, 0), 0.1), 30, 4, 900, seed=7) for _ in range(2))
+    np.testing.assert_array_equal(one.subsets, two.subsets)
+    np.testing.assert_array_equal(one.scores, two.scores)
+    assert one.fresh == two.fresh
+    assert not np.array_equal(one.subsets[:9], searched(Folds(quadratic(30, 0)), 30, 4, 900, seed=8).subsets[:9])
+
+
+def test_racing_spends_folds_on_the_good() -> None:
+    folds = Folds(quadratic(40, 0), noise=0.1, fold_effect=3.0)
+    search = searched(folds, 40, 5, 3000, num_folds=5)
+    seen, values = (~np.isnan(search.scores)).sum(1), folds.score(search.subsets)
+    assert seen.mean() < 2.5
+    assert values[seen == 5].mean() > values[seen == 1].mean() + values.std() / 2
+    assert seen[values.argmax()] == 5
+
+
+def test_fresh_folds_decide_not_luck() -> None:
+    lucky = np.array([0, 1])
+
+    class Lucky(Folds):
+        def __call__(self, subsets: NDArray[np.int64], fold: int) -> NDArray[np.float64]:
+            luck = 5.0 * (fold < 3) * (subsets == lucky).all(-1)
+            return super().__call__(subsets, fold) + luck
+
+    score: Score = lambda z: z.sum(-1) / 10  # noqa: E731
+    assert best_of(searched(Lucky(score), 10, 2, 1000)) == [8, 9]
+    assert best_of(searched(Lucky(score), 10, 2, 1000, fresh=0)) == [0, 1]
+
+
+def test_a_likeliest_subset_is_a_finalist() -> None:
+    search = searched(Folds(quadratic(40, 0), noise=3.0), 40, 5, 2000)
+    modes = [row for row in search._modes if np.isfinite(search.scores[row]).all()]
+    assert max(modes, key=lambda row: search.scores[row].mean()) in search.fresh
+    assert len(search.fresh) == 8
+    assert sorted(map(len, search.fresh.values())) == [3] * 4 + [6] * 2 + [15] * 2
+
+
+def test_scores_that_are_not_finite_are_the_worst() -> None:
+    bad: Score = lambda z: np.where((z == 3).any(-1), np.nan, quadratic(30, 2)(z))  # noqa: E731
+    search = searched(Folds(bad), 30, 4, 900)
+    assert 3 not in best_of(search)
+    assert search.inclusion.isfinite().all()
+
+
+def test_a_search_can_be_left_at_any_batch() -> None:
+    search = Search(Folds(quadratic(30, 0)), 30, 4, 3, 900, 0)
+    for batch, _ in enumerate(search.run()):
+        assert 0 <= search.best < len(search.subsets)
+        if batch == 3:
+            break
+
+
+def test_values_do_not_depend_on_which_folds_were_seen() -> None:
+    folds = Folds(quadratic(20, 0), fold_effect=100.0)
+    search = searched(folds, 20, 3, 400, fresh=0)
+    values, expected = search._values(), folds.score(search.subsets)
+    kept = values > values.min()
+    np.testing.assert_allclose((values - expected)[kept], (values - expected)[kept].mean(), atol=1e-10)
+
+
+def test_mixture_of_proposals_against_log_prob() -> None:
+    search = searched(Folds(quadratic(15, 0)), 15, 3, 200, fresh=0)
+    z = torch.zeros(len(search._drawn), 15, dtype=torch.float64)
+    z.scatter_(1, torch.from_numpy(search.subsets[search._drawn]), 1.0)
+    expected = sum(count * KSubset(3, logits).log_prob(z).exp() for logits, _, count in search._proposals)
+    torch.testing.assert_close(search._log_mixture.exp(), expected)
+    assert len(search._proposals) > 1
+
+
+def test_a_step_keeps_half_of_the_effective_sample_size() -> None:
+    search = Search(Folds(quadratic(9, 0)), 9, 3, 3, 500, 0)
+    torch.manual_seed(0)
+    before = KSubset(3, torch.randn(9, dtype=torch.float64))
+    search.logits = before.logits
+    search._move(20 * torch.randn(9, dtype=torch.float64))
+    support = before.enumerate_support()
+    weights = (KSubset(3, search.logits).log_prob(support) - before.log_prob(support)).exp()
+    kept = 1 / (before.log_prob(support).exp() * weights.square()).sum()
+    assert 0.5 <= kept < 0.52
+    near = search.logits + 0.01 * torch.randn(9, dtype=torch.float64)
+    search._move(near)
+    torch.testing.assert_close(search.logits, near - near.mean())
+
+
+def test_swaps_are_the_neighbours_likeliest_first() -> None:
+    search = Search(Folds(quadratic(8, 0)), 8, 3, 3, 500, 0)
+    search.logits = torch.tensor([3.0, 1.0, 4.0, 1.5, 9.0, 2.0, 6.0, 5.0], dtype=torch.float64)
+    best = np.array([0, 2, 4])
+    swaps = [tuple(subset.tolist()) for subset in search._swaps(best)]
+    assert set(swaps) == {s for s in combinations(range(8), 3) if len({0, 2, 4} & set(s)) == 2}
+    totals = [float(search.logits[list(subset)].sum()) for subset in swaps]
+    assert totals == sorted(totals, reverse=True)
+
+
+@pytest.mark.parametrize(("rows", "n"), [(400, 12), (30, 50)])
+def test_ridge_against_dense_normal_equations(rows: int, n: int) -> None:
+    rng = np.random.default_rng(0)
+    subsets = torch.from_numpy(np.stack([rng.choice(n, 4, replace=False) for _ in range(rows)]))
+    values, weights = torch.from_numpy(rng.standard_normal(rows)), torch.from_numpy(rng.random(rows))
+    strengths = torch.tensor([1.0, 100.0], dtype=torch.float64)
+    z = torch.zeros(rows, n, dtype=torch.float64).scatter_(1, subsets, 1.0)
+    z = z - (weights @ z) / weights.sum()
+    y = values - (weights @ values) / weights.sum()
+    slow = torch.stack(
+        [
+            torch.linalg.solve((z.T * weights) @ z + s * torch.eye(n, dtype=z.dtype), (z.T * weights) @ y)
+            for s in strengths
+        ],
+        1,
+    )
+    torch.testing.assert_close(ridge(subsets, values, weights, n, strengths), slow, rtol=1e-4, atol=1e-6)
+
+
+def test_slopes_of_noise_are_no_news_and_those_of_a_linear_score_are_exact() -> None:
+    rng = np.random.default_rng(0)
+    subsets = torch.from_numpy(np.stack([rng.choice(50, 5, replace=False) for _ in range(2000)]))
+    weights = torch.ones(2000, dtype=torch.float64)
+    noise = fit_slope(subsets, torch.from_numpy(rng.standard_normal(2000)), weights, 50)
+    assert (noise.mean / noise.deviation).abs().max() < 4
+    slope = torch.from_numpy(rng.standard_normal(50))
+    linear = fit_slope(subsets, slope[subsets].sum(-1), weights, 50)
+    torch.testing.assert_close(linear.mean - linear.mean.mean(), slope - slope.mean(), rtol=1e-2, atol=1e-2)
+    flat = fit_slope(subsets, torch.ones(2000, dtype=torch.float64), weights, 50)
+    assert not flat.mean.any()
+
+
+def test_ten_thousand_items_in_little_memory() -> None:
+    good = np.zeros(10_000)
+    good[:20] = 1.0
+    before = peak_memory()
+    search = searched(Folds(lambda z: good[z].sum(-1), noise=0.1), 10_000, 20, 6000, num_folds=5)
+    assert peak_memory() - before < 150 * 2**20  # a matrix of all subsets has 300 MiB
+    assert good[search.subsets[search.best]].sum() >= 14  # chance: 0.04
