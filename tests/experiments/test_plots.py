@@ -256,7 +256,8 @@ def test_study_of_samples(make_record: Factory) -> None:
         for (method, samples), values in results.items()
         for seed, value in enumerate(values)
     ]
-    figures = studies.draw([*runs, make_record(dataset="mnist", subsets_per="example")])
+    others = [make_record(dataset="mnist", **knobs) for knobs in ({"subsets_per": "example"}, {"method": "stgs"})]
+    figures = studies.draw([*runs, *others])
     assert list(figures) == ["samples-accuracy-mnist-paper-500-epochs-k-30"]
     (figure,) = figures.values()
     for panel, title, unit in zip(figure.axes, ("subsets M", "network evaluations in training"), (1, 300), strict=True):

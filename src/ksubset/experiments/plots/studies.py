@@ -63,11 +63,13 @@ def _annealing_studies(records: Iterable[Record]) -> Iterator[tuple[str, list[Re
 
 def _samples_studies(records: Iterable[Record]) -> Iterator[tuple[str, list[Record]]]:
     for metric, measured in _by_metric(records):
-        for runs in group(
-            measured, lambda record: (record.labels["dataset"], describe(record.config, _SAMPLES))
-        ).values():
-            if len({run.config.samples for run in runs}) > 1:
-                yield metric, runs
+        studies = group(measured, lambda record: (record.labels["dataset"], describe(record.config, _SAMPLES)))
+        for runs in studies.values():
+            methods = group(runs, lambda record: record.labels["method"]).values()
+            # A method with one number of subsets has nothing to say here.
+            varied = [run for those in methods if len({run.config.samples for run in those}) > 1 for run in those]
+            if varied:
+                yield metric, varied
 
 
 def _by_metric(records: Iterable[Record]) -> Iterator[tuple[str, list[Record]]]:
