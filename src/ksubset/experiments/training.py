@@ -1,5 +1,6 @@
 """The state of a run, and an epoch of it."""
 
+import functools
 import math
 import time
 from collections.abc import Callable, Mapping
@@ -9,7 +10,7 @@ import torch
 from torch import Tensor
 
 from ksubset import KSubset
-from ksubset.estimators import expectation
+from ksubset.estimators import Estimator, expectation
 from ksubset.experiments import methods
 from ksubset.experiments.config import RunConfig
 from ksubset.experiments.datasets import DataSplit
@@ -77,13 +78,17 @@ class Training:
         selecting = max(config.epochs - round(config.tuning * config.epochs), 1)
         done = min((number - 1) / max(selecting - 1, 1), 1.0)
         self._set_learning_rates(number, selecting)
-        step = self._tuning_loss if number > selecting else self._selection_loss
+        tuning = number > selecting
+        if tuning:
+            loss_of_batch = functools.partial(self._tuning_loss, self.mode())
+        else:
+            loss_of_batch = functools.partial(self._selection_loss, self.estimator(done), self.size.rounded(done))
         sums: dict[str, Tensor] = {}
         self.network.train()
         for index in torch.randperm(len(images), generator=self.order, device=images.device).split(config.batch_size):
             if interrupted():
                 return None
-            loss = step(images[index], labels[index], done, sums)
+            loss = loss_of_batch(images[index], labels[index], sums)
             self.optimizer.zero_grad()
             loss.backward()
             if self.logits.grad is not None:
@@ -104,7 +109,7 @@ class Training:
             "loss": mean_loss,
             "train": self.task.metrics(sums),
             "validation": self.evaluate(*self.validation),
-            "evaluations": len(images) * (1 if number > selecting else config.samples),
+            "evaluations": len(images) * (1 if tuning else config.samples),
             "seconds": time.perf_counter() - start,
         }
 
@@ -114,9 +119,8 @@ class Training:
             selector["lr"] = self.config.selector_lr * _cosine((number - 1) / selecting)
             network["lr"] = self.config.network_lr * _cosine((number - 1) / self.config.epochs)
 
-    def _selection_loss(self, x: Tensor, y: Tensor, done: float, sums: dict[str, Tensor]) -> Tensor:
+    def _selection_loss(self, estimator: Estimator, size: int, x: Tensor, y: Tensor, sums: dict[str, Tensor]) -> Tensor:
         """The mean loss of a batch, whose backward pass trains the selector and the network."""
-        estimator, size = self.estimator(done), self.size.rounded(done)
         shared = self.config.subsets_per == "batch"
         # Hard subsets that need no gradient let the first layer skip the columns that are not selected.
         k = size if shared and not estimator.pathwise else None
@@ -131,9 +135,9 @@ class Training:
             dist = dist.expand((len(x),))
         return expectation(loss_of, dist, estimator, self.config.samples).mean()
 
-    def _tuning_loss(self, x: Tensor, y: Tensor, done: float, sums: dict[str, Tensor]) -> Tensor:
-        """The mean loss of a batch under the mode, whose backward pass trains the network alone."""
-        return self._losses(x, y, self.mode(), self.k, sums).mean()
+    def _tuning_loss(self, mask: Tensor, x: Tensor, y: Tensor, sums: dict[str, Tensor]) -> Tensor:
+        """The mean loss of a batch under a mask `(1, 1, n)`, whose backward pass trains the network alone."""
+        return self._losses(x, y, mask, self.k, sums).mean()
 
     def _losses(self, x: Tensor, y: Tensor, mask: Tensor, k: int | None, sums: dict[str, Tensor]) -> Tensor:
         """Losses `(S, B)` of a batch, whose statistics are added to the sums."""
