@@ -33,7 +33,7 @@ def _fresh_state() -> None:
 def data_folder() -> Path:
     folder = os.environ.get("KSUBSET_DATA")
     if not folder:
-        pytest.skip("KSUBSET_DATA names no folder of data sets")
+        pytest.skip("KSUBSET_DATA names no folder of data sets, and this test needs a real one")
     return Path(folder)
 
 

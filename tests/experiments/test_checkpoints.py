@@ -166,7 +166,7 @@ class Nursery:
 @pytest.fixture(scope="module")
 def _nursery() -> Iterator[Nursery]:
     if not hasattr(os, "fork"):
-        pytest.skip("this system does not fork")
+        pytest.skip("this system does not fork, and a new interpreter for every kill would take minutes")
     source = str(Path(runner.__file__).parents[2])
     with subprocess.Popen(
         [sys.executable, "-c", NURSERY],
