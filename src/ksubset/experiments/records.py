@@ -14,7 +14,19 @@ from ksubset import files
 from ksubset.experiments import protocols
 from ksubset.experiments.config import RunConfig
 
-__all__ = ["FINISHED", "INTERRUPTED", "Record", "describe", "group", "latest", "load", "read", "slug", "write"]
+__all__ = [
+    "FINISHED",
+    "INTERRUPTED",
+    "Record",
+    "describe",
+    "group",
+    "latest",
+    "load",
+    "quantity",
+    "read",
+    "slug",
+    "write",
+]
 
 FINISHED, INTERRUPTED = "finished", "interrupted"
 
@@ -150,8 +162,8 @@ def _words(config: RunConfig, varied: Collection[str]) -> tuple[str | None, list
     fields = dataclasses.fields(config)
     usual: dict[str, Any] = {field.name: field.default for field in fields if field.name in varied}
     config = dataclasses.replace(config, **usual)
-    subsets = "M subsets" if "samples" in varied else f"M = {_count(config.samples, 'subset')}"
-    headline = [_count(config.epochs, "epoch"), f"{subsets} per {config.subsets_per}", f"k = {config.k}"]
+    subsets = "M subsets" if "samples" in varied else f"M = {quantity(config.samples, 'subset')}"
+    headline = [quantity(config.epochs, "epoch"), f"{subsets} per {config.subsets_per}", f"k = {config.k}"]
     protocol = protocols.name(config)
     if protocol:
         return protocol, headline, []
@@ -163,7 +175,8 @@ def _words(config: RunConfig, varied: Collection[str]) -> tuple[str | None, list
     return None, headline, [f"{name} = {_text(value)}" for name, value in values.items()]
 
 
-def _count(number: int, noun: str) -> str:
+def quantity(number: int, noun: str) -> str:
+    """A number of things in words: ``1 seed``, ``3 seeds``."""
     return f"{number} {noun}{'' if number == 1 else 's'}"
 
 

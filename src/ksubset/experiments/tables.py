@@ -6,7 +6,7 @@ from typing import Any
 
 from ksubset.experiments import published
 from ksubset.experiments.protocols import PROTOCOLS, name
-from ksubset.experiments.records import FINISHED, Record, describe, group, latest
+from ksubset.experiments.records import FINISHED, Record, describe, group, latest, quantity
 
 __all__ = ["results", "runtime"]
 
@@ -142,7 +142,7 @@ def runtime(records: Iterable[Record]) -> str:
                     }
                     means = _means(times)
                     texts = {
-                        method: f"{_time(means[method])} ({_count(len(times[method]), 'run')})" for method in times
+                        method: f"{_time(means[method])} ({quantity(len(times[method]), 'run')})" for method in times
                     }
                     # A device has commas of its own.
                     lines.append(_row([title, task, f"ours: {device}", *_ranked(columns, texts, means, best=min)]))
@@ -194,15 +194,11 @@ def _columns(records: Iterable[Record]) -> list[str]:
 def _spread(values: Sequence[float], *, seeds: bool = True) -> str:
     mean = f"{statistics.fmean(values):.3f}"
     spread = f" ± {2 * statistics.stdev(values):.3f}" if len(values) > 1 else ""
-    return mean + spread + (f" ({_count(len(values), 'seed')})" if seeds else "")
+    return mean + spread + (f" ({quantity(len(values), 'seed')})" if seeds else "")
 
 
 def _time(seconds: float) -> str:
     return f"{seconds / 60:.1f} min" if seconds >= 60 else f"{seconds:#.3g} s"
-
-
-def _count(number: int, noun: str) -> str:
-    return f"{number} {noun}{'' if number == 1 else 's'}"
 
 
 def _ranked(
