@@ -1,6 +1,7 @@
 """KSubsetSelector as its users meet it; cases that broke other selectors name where they were reported."""
 
 import itertools
+import os
 import pickle
 from pathlib import Path
 from typing import Any, ClassVar
@@ -25,7 +26,7 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.tree import DecisionTreeClassifier
 
 from ksubset.selection import KSubsetSelector, Progress
-from ksubset.selection.evaluation import fresh_splitters
+from ksubset.selection.evaluation import Scores, fresh_splitters
 
 TREE = DecisionTreeClassifier(max_depth=4, random_state=0)
 
@@ -498,6 +499,159 @@ def test_the_file_of_another_fit_is_an_error(numbers: Any, tmp_path: Path, chang
     file.write_text("[]")
     with pytest.raises(ValueError, match="checkpoint: expected a file of a selector"):
         selector(checkpoint=file).fit(X, y)
+
+
+def parts(file: Path) -> tuple[bytes, list[bytes]]:
+    """The header of a file of scores, and its other lines."""
+    header, *lines = file.read_bytes().splitlines(keepends=True)
+    return header, lines
+
+
+def test_a_torn_last_line_is_not_written(numbers: Any, tmp_path: Path) -> None:
+    file = tmp_path / "scores.json"
+    whole = selector(Recorder(), checkpoint=file).fit(*numbers)
+    header, lines = parts(file)
+    assert len(lines) == whole.n_fits_
+    for torn in (b"", b"[0,[1", lines[-1].removesuffix(b"\n"), b"\0\0\0"):
+        file.write_bytes(header + b"".join(lines[:-1]) + torn)
+        before = len(Recorder.fits)
+        again = selector(Recorder(), checkpoint=file).fit(*numbers)
+        assert len(Recorder.fits) == before + 2
+        np.testing.assert_array_equal(again.cv_results_["mean_test_score"], whole.cv_results_["mean_test_score"])
+        assert parts(file) == (header, lines)
+
+
+@pytest.mark.parametrize("damage", [b"[0,[1\n", b"{}\n", b"[0,[1,2]]\n", b"\n"])
+def test_a_damaged_file_is_an_error(numbers: Any, tmp_path: Path, damage: bytes) -> None:
+    file = tmp_path / "scores.json"
+    selector(checkpoint=file, max_evaluations=30).fit(*numbers)
+    header, lines = parts(file)
+    for content in (damage + b"".join(lines), header + damage + b"".join(lines), header[:-1], b""):
+        file.write_bytes(content)
+        with pytest.raises(ValueError, match=r"checkpoint: expected a file of a selector, got .*scores\.json"):
+            selector(checkpoint=file).fit(*numbers)
+
+
+def test_what_was_written_is_not_written_again(tmp_path: Path) -> None:
+    file = tmp_path / "scores.json"
+    scores = Scores(file, "print", 3)
+    scores.save()
+    node = file.stat().st_ino
+    for fold in range(3):
+        scores.known[fold, (1, 2)] = fold / 3
+        scores.save()
+    assert file.stat().st_ino == node
+    again = Scores(file, "print", None)
+    assert (again.known, again.seed) == (scores.known, 3)
+    file.unlink()
+    scores.save()
+    assert Scores(file, "print", 3).known == scores.known
+
+
+@pytest.mark.parametrize("error", [OSError("disk full"), KeyboardInterrupt()], ids=repr)
+def test_nothing_is_appended_to_a_torn_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: BaseException
+) -> None:
+    file = tmp_path / "scores.json"
+    scores = Scores(file, "print", 3)
+    scores.save()
+
+    def tear(_: int) -> None:
+        with file.open("r+b") as torn:
+            torn.truncate(file.stat().st_size - 4)
+        raise error
+
+    scores.known[0, (1, 2)] = 0.5
+    monkeypatch.setattr(os, "fsync", tear)
+    with pytest.raises(type(error)):
+        scores.save()
+    monkeypatch.undo()
+    assert Scores(file, "print", 3).known == {}
+    scores.known[1, (1, 2)] = 0.25
+    scores.save()
+    assert Scores(file, "print", 3).known == {(0, (1, 2)): 0.5, (1, (1, 2)): 0.25}
+
+
+def fits_of(fitted: KSubsetSelector, numbers: Any, **change: Any) -> int:
+    """Models fitted by another fit, that of `estimator_` aside."""
+    before = len(Recorder.fits)
+    fitted.set_params(**change).fit(*numbers)
+    return len(Recorder.fits) - before - 1
+
+
+def test_a_warm_start_fits_what_is_new(numbers: Any) -> None:
+    fitted = selector(Recorder(), warm_start=True, max_evaluations=100)
+    assert fits_of(fitted, numbers) == fitted.n_fits_
+    assert fits_of(fitted, numbers) == 0
+    assert 0 < fits_of(fitted, numbers, max_evaluations=300) < fitted.n_fits_
+    cold = selector(Recorder()).fit(*numbers)
+    assert fitted.n_fits_ == cold.n_fits_
+    np.testing.assert_array_equal(fitted.cv_results_["mean_test_score"], cold.cv_results_["mean_test_score"])
+    np.testing.assert_array_equal(fitted.support_, cold.support_)
+    alone = fits_of(selector(Recorder(), 3), numbers)
+    assert fits_of(fitted, numbers, n_features_to_select=[2, 3]) == alone
+    assert fits_of(pickle.loads(pickle.dumps(fitted)), numbers) == 0
+    assert fits_of(clone(fitted), numbers) == fitted.n_fits_
+
+
+@pytest.mark.parametrize(
+    "change", [{"estimator": Interrupted()}, {"cv": 4}, {"scoring": "accuracy"}, {"random_state": 1}]
+)
+def test_a_warm_start_with_other_things_is_afresh(numbers: Any, change: Any) -> None:
+    X, y = numbers
+    fitted = selector(Recorder(), warm_start=True, max_evaluations=60).fit(X, y)
+    assert fits_of(fitted, numbers, **change) == fitted.n_fits_
+    assert fits_of(fitted, (X + 1, y)) == fitted.n_fits_
+    assert fits_of(fitted, (X + 1, 1 - y)) == fitted.n_fits_
+    assert fits_of(fitted, (X + 1, 1 - y)) == 0
+
+
+def test_without_a_warm_start_nothing_is_kept(numbers: Any) -> None:
+    fitted = selector(Recorder(), max_evaluations=60).fit(*numbers)
+    assert fits_of(fitted, numbers, warm_start=True) == fitted.n_fits_
+    assert fits_of(fitted, numbers, warm_start=False) == fitted.n_fits_
+    assert fits_of(fitted, numbers, warm_start=True) == fitted.n_fits_
+
+
+def test_a_warm_start_has_the_seed_of_the_fit_before(numbers: Any) -> None:
+    fitted = selector(Recorder(), warm_start=True, max_evaluations=60, random_state=None).fit(*numbers)
+    scores = fitted.cv_results_["mean_test_score"]
+    assert fits_of(fitted, numbers) == 0
+    np.testing.assert_array_equal(fitted.cv_results_["mean_test_score"], scores)
+
+
+def test_a_warm_start_after_an_interrupt(numbers: Any) -> None:
+    Interrupted.after = 3
+    fitted = selector(Interrupted(), warm_start=True, max_evaluations=60)
+    with pytest.raises(KeyboardInterrupt):
+        fitted.fit(*numbers)
+    Recorder.fits.clear()
+    Interrupted.after = 50
+    with pytest.warns(UserWarning, match="interrupted"):
+        fitted.fit(*numbers)
+    known = len(fitted._scores.known)
+    assert fits_of(fitted, numbers) == fitted.n_fits_ - known
+
+
+def test_a_warm_start_with_a_file(numbers: Any, tmp_path: Path) -> None:
+    one, two = tmp_path / "one", tmp_path / "two"
+    fitted = selector(Recorder(), warm_start=True, max_evaluations=60, random_state=None).fit(*numbers)
+    assert fits_of(fitted, numbers, checkpoint=one) == 0
+    assert fits_of(selector(Recorder(), max_evaluations=60, random_state=None, checkpoint=one), numbers) == 0
+    # The file of a fit with another seed has the word.
+    selector(Recorder(), max_evaluations=60, checkpoint=two).fit(*numbers)
+    assert fits_of(fitted, numbers, checkpoint=two) == 0
+    X, y = numbers
+    with pytest.raises(ValueError, match="checkpoint: expected a file of the same data"):
+        fitted.fit(X + 1, y)
+    assert fits_of(fitted, numbers, checkpoint=None) == 0
+
+
+@pytest.mark.parametrize("parameter", ["warm_start", "checkpoint"])
+def test_what_has_no_name_cannot_be_told_from_others(numbers: Any, parameter: str, tmp_path: Path) -> None:
+    value = tmp_path / "scores.json" if parameter == "checkpoint" else True
+    with pytest.raises(TypeError, match=f"{parameter}: expected an estimator, scoring and .* got .*lambda"):
+        selector(scoring=lambda *_: 0.0, **{parameter: value}).fit(*numbers)
 
 
 def test_regression_beats_chance() -> None:

@@ -2,7 +2,9 @@
 
 import copy
 import json
+import os
 from collections.abc import Mapping, Sequence
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -16,16 +18,19 @@ from sklearn.utils.validation import _check_method_params
 from ksubset.files import write
 from ksubset.selection.columns import Choice, take_columns, take_rows
 
-__all__ = ["CrossValidation", "Record", "fresh_splitters"]
+__all__ = ["CrossValidation", "Scores", "fresh_splitters"]
 
 Fold = tuple[NDArray[np.intp], NDArray[np.intp]]
 
 
-class Record:
-    """The scores known so far, in a file that is whole at all times.
+class Scores:
+    """The scores known so far, in memory and, if there is a path, in a file that is whole at all times.
+
+    The file is a line of JSON for what the scores depend on and one for each score, so that a batch costs its own
+    scores only. A process that is killed can leave no more than a torn last line, which counts as not written.
 
     Arguments:
-        path: The file; it need not exist.
+        path: The file; it need not exist. None keeps scores in memory alone.
         fingerprint: Of everything that the scores depend on.
         seed: Of the search; None takes the one in the file.
 
@@ -33,16 +38,20 @@ class Record:
         ValueError: The file is none of this kind, or of other data, model, folds, or seed.
     """
 
-    def __init__(self, path: Path, fingerprint: str, seed: int | None) -> None:
+    def __init__(self, path: Path | None, fingerprint: str, seed: int | None) -> None:
         self._path, self._fingerprint = path, fingerprint
         self.seed = seed
-        self.scores: dict[tuple[int, tuple[int, ...]], float] = {}
-        if not path.exists():
+        self.known: dict[tuple[int, tuple[int, ...]], float] = {}
+        # How many of them the file has; None if it has to be written from its beginning.
+        self._written: int | None = None
+        if path is None or not path.exists():
             return
         try:
-            content = json.loads(path.read_bytes())
-            found, self.seed = content["fingerprint"], int(content["seed"])
-            self.scores = {(fold, tuple(columns)): score for fold, columns, score in content["scores"]}
+            # What follows the last line break is nothing, or torn.
+            first, *others = path.read_bytes().split(b"\n")[:-1]
+            header = json.loads(first)
+            found, self.seed = header["fingerprint"], int(header["seed"])
+            self.known = {(fold, tuple(columns)): score for fold, columns, score in map(json.loads, others)}
         # A file of another kind fails in one of these ways: no JSON, not a mapping, missing or malformed fields.
         except (ValueError, TypeError, KeyError) as error:
             raise ValueError(f"checkpoint: expected a file of a selector, got {path} ({error!r})") from error
@@ -52,15 +61,37 @@ class Record:
                 f"got {path}, which is of others; delete it, or give another path"
             )
 
+    def take(self, earlier: "Scores") -> None:
+        """Take over scores of an earlier search, and its seed where none is given, unless they are of other things."""
+        if earlier._fingerprint == self._fingerprint and self.seed in (None, earlier.seed):
+            self.seed = earlier.seed
+            self.known |= earlier.known
+
     def save(self) -> None:
-        """Write all scores.
+        """Write what is new.
 
         Raises:
             OSError: The file cannot be written; what was there stays.
         """
-        scores = [(fold, columns, score) for (fold, columns), score in self.scores.items()]
-        content = {"fingerprint": self._fingerprint, "seed": self.seed, "scores": scores}
-        write(self._path, json.dumps(content).encode())
+        if self._path is None:
+            return
+        # Whatever ends this early, the next time nothing is appended to a torn line.
+        written, self._written = self._written if self._path.exists() else None, None
+        lines = [
+            json.dumps([fold, columns, score], separators=(",", ":"))
+            for (fold, columns), score in islice(self.known.items(), written, None)
+        ]
+        if written is None:
+            lines.insert(0, json.dumps({"fingerprint": self._fingerprint, "seed": self.seed}))
+        content = "".join(f"{line}\n" for line in lines).encode()
+        if written is None:
+            write(self._path, content)
+        else:
+            with self._path.open("ab") as file:
+                file.write(content)
+                file.flush()
+                os.fsync(file.fileno())
+        self._written = len(self.known)
 
 
 class CrossValidation:
@@ -74,7 +105,7 @@ class CrossValidation:
         fresh: Folds to confirm with, whose numbers follow those of the folds.
         fit_params, score_params: Metadata for the model's `fit` and for the scorer.
         n_jobs: Fits at a time, as joblib has it.
-        record: Where scores are looked up first and remembered, if anywhere.
+        scores: Where scores are looked up first and remembered, if anywhere.
     """
 
     def __init__(
@@ -88,11 +119,11 @@ class CrossValidation:
         fit_params: Mapping[str, Any],
         score_params: Mapping[str, Any],
         n_jobs: int | None,
-        record: Record | None,
+        scores: Scores | None,
     ) -> None:
         self._model, self._scorer, self._data, self._target = estimator, scorer, data, target
         self.num_folds, self.num_fresh, self._folds = len(folds), len(fresh), [*folds, *fresh]
-        self._fit_params, self._score_params, self._n_jobs, self._record = fit_params, score_params, n_jobs, record
+        self._fit_params, self._score_params, self._n_jobs, self._scores = fit_params, score_params, n_jobs, scores
 
     def __call__(self, choice: Choice, subsets: NDArray[np.int64], fold: int) -> NDArray[np.float64]:
         """Scores of subsets on one fold.
@@ -104,7 +135,7 @@ class CrossValidation:
             subsets `(S, k)` of the choice's free units -> `(S)`.
         """
         columns = [choice.columns(subset) for subset in subsets]
-        known = {} if self._record is None else self._record.scores
+        known = {} if self._scores is None else self._scores.known
         keys = [(fold, tuple(one.tolist())) for one in columns]
         new = [place for place, key in enumerate(keys) if key not in known]
         train, test = self._folds[fold]
@@ -120,10 +151,8 @@ class CrossValidation:
             )
             for place in new
         )  # fmt: skip
-        found = dict(zip((keys[place] for place in new), scores, strict=True))
-        if self._record is not None:
-            known.update(found)
-        return np.array([found[key] if key in found else known[key] for key in keys], dtype=np.float64)
+        known.update(zip((keys[place] for place in new), scores, strict=True))
+        return np.array([known[key] for key in keys], dtype=np.float64)
 
 
 def _fit_and_score(

@@ -5,7 +5,8 @@ from collections.abc import Callable, Sequence
 from copy import deepcopy
 from functools import partial
 from pathlib import Path
-from typing import Any
+from pickle import PicklingError
+from typing import TYPE_CHECKING, Any
 
 import joblib
 import numpy as np
@@ -24,10 +25,11 @@ from sklearn.utils.metadata_routing import (
     process_routing,
 )
 from sklearn.utils.metaestimators import available_if
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import _check_feature_names_in, check_is_fitted, validate_data
 
+from ksubset.extras import require
 from ksubset.selection.columns import Units, is_constant, is_dataframe, take_columns
-from ksubset.selection.evaluation import CrossValidation, Record, fresh_splitters
+from ksubset.selection.evaluation import CrossValidation, Scores, fresh_splitters
 from ksubset.selection.outcome import (
     Outcome,
     Progress,
@@ -37,7 +39,11 @@ from ksubset.selection.outcome import (
     progress_of,
     within_one_standard_error,
 )
+from ksubset.selection.report import CoInclusion, as_good_as_the_best, check_limit, co_inclusion
 from ksubset.selection.search import ROUNDS, Search
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 __all__ = ["KSubsetSelector"]
 
@@ -93,7 +99,11 @@ class KSubsetSelector(SelectorMixin, MetaEstimatorMixin, BaseEstimator):  # type
         checkpoint: Path of a file to which every score is written, batch by batch. Another fit with the same data,
             estimator, scoring, folds, metadata and random_state takes what is there instead of fitting models again,
             and so goes on where it was ended; a file of others is an error. Sizes, columns and `max_evaluations` may
-            change.
+            change. Functions, as of `scoring`, are told apart by their names, and need one.
+        warm_start: Whether every score is kept in memory, so that the next `fit` goes on from there as from a
+            `checkpoint`: more sizes, or a larger `max_evaluations`, cost what was not scored yet. With other data,
+            estimator, scoring, folds, metadata or random_state it starts afresh. If random_state is None, the seed of
+            the fit before is taken over. A clone has no scores, a pickled selector has.
 
     Attributes:
         support_: `(n)`, boolean, the columns that are kept.
@@ -102,7 +112,7 @@ class KSubsetSelector(SelectorMixin, MetaEstimatorMixin, BaseEstimator):  # type
         n_features_in_, feature_names_in_: Of the data.
         inclusion_probabilities_: `(n)`, of each column in the learned distribution.
         best_score_: Mean score of the columns that are kept, on the fresh folds if there are any.
-        n_fits_: Model fits of all sizes, those found in the checkpoint included.
+        n_fits_: Model fits of all sizes, those whose scores were in the checkpoint or in memory included.
         cv_results_: Of every subset that was scored: `n_features_to_select`, `columns`, `split<i>_test_score` (NaN
             where it was not scored), `mean_test_score` over the folds where it was, `n_splits`, their number, and
             `mean_fresh_score`, over the fresh folds (NaN if it was no finalist).
@@ -143,6 +153,7 @@ class KSubsetSelector(SelectorMixin, MetaEstimatorMixin, BaseEstimator):  # type
         always_include: Sequence[str | int] | None = None,
         exclude: Sequence[str | int] | None = None,
         checkpoint: str | Path | None = None,
+        warm_start: bool = False,
     ) -> None:
         self.estimator = estimator
         self.n_features_to_select = n_features_to_select
@@ -157,6 +168,7 @@ class KSubsetSelector(SelectorMixin, MetaEstimatorMixin, BaseEstimator):  # type
         self.always_include = always_include
         self.exclude = exclude
         self.checkpoint = checkpoint
+        self.warm_start = warm_start
 
     def fit(self, X: Any, y: Any = None, **params: Any) -> "KSubsetSelector":
         """Find the columns, and fit the model to them.
@@ -176,7 +188,7 @@ class KSubsetSelector(SelectorMixin, MetaEstimatorMixin, BaseEstimator):  # type
         splitter = check_cv(self.cv, target, classifier=_is_classifier(self.estimator))
         folds = list(splitter.split(data, target, **split_params))
         units, sizes = self._units(data)
-        record, seed = self._record(data, target, folds, params)
+        scores, seed = self._known_scores(data, target, folds, params)
         fresh = [
             fold
             for other in fresh_splitters(self.cv, splitter, seed, ROUNDS)
@@ -186,9 +198,9 @@ class KSubsetSelector(SelectorMixin, MetaEstimatorMixin, BaseEstimator):  # type
             raise TypeError(f"scoring: expected one scorer, or its name, got {self.scoring!r}")
         scorer = check_scoring(self.estimator, scoring=self.scoring)
         evaluate = CrossValidation(
-            self.estimator, scorer, data, target, folds, fresh, fit_params, score_params, self.n_jobs, record
+            self.estimator, scorer, data, target, folds, fresh, fit_params, score_params, self.n_jobs, scores
         )
-        outcomes = self._search(evaluate, units, sizes, seed, record, callbacks)
+        outcomes = self._search(evaluate, units, sizes, seed, scores, callbacks)
         kept = within_one_standard_error(outcomes)
         self.support_, self.best_score_ = kept.support, kept.score
         self.inclusion_probabilities_ = kept.inclusion
@@ -199,6 +211,62 @@ class KSubsetSelector(SelectorMixin, MetaEstimatorMixin, BaseEstimator):  # type
         self.estimator_ = clone(self.estimator)
         self.estimator_.fit(self._selected(data), *targets, **fit_params)
         return self
+
+    def co_inclusion(self, *, max_columns: int = 30) -> CoInclusion:
+        """Which columns stand together, or for each other, among the subsets that are as good as the best.
+
+        These are the subsets of the size that is kept which were scored on every fold of `cv`, and whose mean score is
+        within one standard error of the best such mean; the error is that of the best one's mean over the folds. The
+        columns that are kept are always one of them: fresh folds, where there are any, have chosen them. To say what
+        holds in all models that are about as good, and not in one, is to describe their Rashomon set.
+
+        Arguments:
+            max_columns: Columns in the result at most, those that occur most often.
+
+        Raises:
+            TypeError, ValueError: `max_columns` is no integer, or less than 1.
+            sklearn.exceptions.NotFittedError: There has been no fit.
+
+        References:
+            Fisher, Rudin and Dominici (2019), All models are wrong, but many are useful: learning a variable's
+            importance by studying an entire class of prediction models simultaneously, Journal of Machine Learning
+            Research 20(177), https://jmlr.org/papers/v20/18-760.html.
+        """
+        check_is_fitted(self)
+        check_limit(max_columns)
+        size = self.path_["n_features_to_select"][self._kept]
+        best = as_good_as_the_best(self.cv_results_, size, self.support_)
+        return co_inclusion(best, _check_feature_names_in(self), max_columns)
+
+    def plot(self, *, max_columns: int = 20) -> "Figure":
+        """Draw what was found: the score of each size, inclusion probabilities, and `co_inclusion`.
+
+        The first panel has error bars of one standard error, and is left out if there is one size. What is kept is
+        orange in all panels. The figure is none of pyplot's: a notebook shows it where it is the value of a cell,
+        `figure.savefig` writes it to a file, and nothing has to be closed.
+
+        Arguments:
+            max_columns: Columns in a panel at most: the likeliest, and those in most of the subsets that are as good as
+                the best.
+
+        Returns:
+            A `matplotlib.figure.Figure`.
+
+        Raises:
+            ImportError: matplotlib is missing.
+            TypeError, ValueError: `max_columns` is no integer, or less than 1.
+            sklearn.exceptions.NotFittedError: There has been no fit.
+        """
+        together = self.co_inclusion(max_columns=max_columns)
+        figure: Figure = require("ksubset.selection.plotting", "selection").draw(
+            self.path_, self._kept, _check_feature_names_in(self), together, max_columns
+        )
+        return figure
+
+    @property
+    def _kept(self) -> int:
+        """The place in the path of what is kept: sizes differ, and so do their columns."""
+        return int(np.flatnonzero((self.path_["support"] == self.support_).all(1))[0])
 
     def _callbacks(self) -> list[Callable[[Progress], Any]]:
         listed = [] if self.callbacks is None else [self.callbacks] if callable(self.callbacks) else self.callbacks
@@ -244,16 +312,29 @@ class KSubsetSelector(SelectorMixin, MetaEstimatorMixin, BaseEstimator):  # type
             )
         return units, sorted({int(size) for size in sizes})
 
-    def _record(self, data: Any, target: Any, folds: Any, params: Any) -> tuple[Record | None, int]:
+    def _known_scores(self, data: Any, target: Any, folds: Any, params: Any) -> tuple[Scores | None, int]:
         given = None if self.random_state is None else int(check_random_state(self.random_state).randint(2**31 - 1))
         drawn = int(np.random.default_rng().integers(2**31 - 1)) if given is None else given
-        if self.checkpoint is None:
-            return None, drawn
-        fingerprint = joblib.hash((data, target, clone(self.estimator), self.scoring, folds, params))
-        record = Record(Path(self.checkpoint), fingerprint, given)
-        record.seed = drawn if record.seed is None else record.seed
-        record.save()
-        return record, record.seed
+        earlier: Scores | None = getattr(self, "_scores", None)
+        if not self.warm_start:
+            self._scores = earlier = None
+            if self.checkpoint is None:
+                return None, drawn
+        try:
+            fingerprint = joblib.hash((data, target, clone(self.estimator), self.scoring, folds, params))
+        except PicklingError as error:
+            raise TypeError(
+                f"{'warm_start' if self.checkpoint is None else 'checkpoint'}: expected an estimator, scoring and "
+                f"metadata that can be pickled, to tell them from others, got one that cannot ({error.args[0]})"
+            ) from error
+        scores = Scores(None if self.checkpoint is None else Path(self.checkpoint), fingerprint, given)
+        if earlier is not None:
+            scores.take(earlier)
+        scores.seed = drawn if scores.seed is None else scores.seed
+        if self.warm_start:
+            self._scores = scores
+        scores.save()
+        return scores, scores.seed
 
     def _search(
         self,
@@ -261,7 +342,7 @@ class KSubsetSelector(SelectorMixin, MetaEstimatorMixin, BaseEstimator):  # type
         units: Units,
         sizes: list[int],
         seed: int,
-        record: Record | None,
+        scores: Scores | None,
         callbacks: list[Callable[[Progress], Any]],
     ) -> list[Outcome]:
         """Search sizes one by one, until a callback or an interrupt ends it."""
@@ -276,8 +357,8 @@ class KSubsetSelector(SelectorMixin, MetaEstimatorMixin, BaseEstimator):  # type
             ended = False
             try:
                 for _ in search.run():
-                    if record is not None:
-                        record.save()
+                    if scores is not None:
+                        scores.save()
                     progress = progress_of(search, choice)
                     if self.verbose > 0:
                         print(
@@ -290,8 +371,8 @@ class KSubsetSelector(SelectorMixin, MetaEstimatorMixin, BaseEstimator):  # type
             except KeyboardInterrupt:
                 if not outcomes and not len(search.subsets):
                     raise
-                if record is not None:
-                    record.save()
+                if scores is not None:
+                    scores.save()
                 ended = True
                 warnings.warn("interrupted: the selector keeps the best columns found so far", stacklevel=3)
             # Scores that were not confirmed promise too much to stand beside others.
