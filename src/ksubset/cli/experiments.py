@@ -1,0 +1,208 @@
+"""The paper's experiments, their tables and figures."""
+
+import dataclasses
+import functools
+import inspect
+import itertools
+import typing
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Optional
+
+import typer
+from rich.console import Console
+
+from ksubset.cli.console import Command, app, bar, clear_errors, once, one_thread, say
+from ksubset.experiments.config import RunConfig
+
+if TYPE_CHECKING:
+    from ksubset.experiments.records import Record
+
+__all__: list[str] = []
+
+
+def _options_of_config(command: Command) -> Command:
+    """Give a command with the parameter ``grid`` one repeatable option for each field of :class:`RunConfig`; the grid
+    holds what was given.
+    """
+    signature = inspect.signature(command)
+    types = typing.get_type_hints(RunConfig)
+    options = []
+    for field in dataclasses.fields(RunConfig):
+        kind = next(iter(typing.get_args(types[field.name])), types[field.name])  # int, for an int that may be None
+        option = typer.Option(
+            f"--{field.name.replace('_', '-')}",
+            help=field.metadata["help"] + ("" if field.default is None else f" (default: {field.default})"),
+            show_default=False,
+            metavar=kind.__name__,
+        )
+        annotation = Annotated[Optional[list[kind]], option]  # type: ignore[valid-type]  # noqa: UP045
+        options.append(
+            inspect.Parameter(field.name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=annotation)
+        )
+
+    @functools.wraps(command)
+    def wrapper(**values: Any) -> None:
+        knobs = {field.name: values.pop(field.name) for field in dataclasses.fields(RunConfig)}
+        command(grid={name: given for name, given in knobs.items() if given}, **values)
+
+    rest = [parameter for name, parameter in signature.parameters.items() if name != "grid"]
+    rest = [parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY) for parameter in rest]
+    wrapper.__signature__ = signature.replace(parameters=[*options, *rest])  # type: ignore[attr-defined]
+    return typing.cast(Command, wrapper)
+
+
+_PROTOCOL = typer.Option(metavar="str", help="values of all knobs that are not given: paper or best (default: paper)")
+_OUT = typer.Option(metavar="folder", help="folder for the records, one JSON file a run")
+_CHECKPOINT_EVERY = typer.Option(min=1, metavar="int", help="epochs from one checkpoint to the next")
+_TENSORBOARD = typer.Option(metavar="folder", help="folder for TensorBoard's files, a sub-folder for each run")
+
+
+@app.command()
+@clear_errors
+@once()
+@_options_of_config
+def run(
+    grid: dict[str, list[Any]],
+    protocol: Annotated[Optional[list[str]], _PROTOCOL] = None,  # noqa: UP045
+    out: Annotated[Path, _OUT] = Path("results"),
+    checkpoint_every: Annotated[int, _CHECKPOINT_EVERY] = 10,
+    tensorboard: Annotated[Optional[Path], _TENSORBOARD] = None,  # noqa: UP045
+) -> None:
+    """Train once, and write the record. A run that was killed goes on after its last checkpoint.
+
+    Example: ksubset run --dataset fashion-mnist --method sfess-v --seed 0
+    """
+    from ksubset.experiments.sweep import summary, title, train
+
+    (config,) = _configs(protocol, grid)
+    console = Console()
+    with _epochs(console, title(config), config.epochs) as progress:
+        record = train(config, out, progress, checkpoint_every=checkpoint_every, tensorboard=tensorboard)
+    say(console, f"{title(config)}: {summary(record, out)}")
+
+
+@app.command()
+@clear_errors
+@_options_of_config
+def sweep(
+    grid: dict[str, list[Any]],
+    protocol: Annotated[Optional[list[str]], _PROTOCOL] = None,  # noqa: UP045
+    out: Annotated[Path, _OUT] = Path("results"),
+    backend: Annotated[str, typer.Option(help="where to train: local, or ray (the cluster of RAY_ADDRESS)")] = "local",
+    jobs: Annotated[int, typer.Option(min=1, help="runs at a time")] = 1,
+    checkpoint_every: Annotated[int, _CHECKPOINT_EVERY] = 10,
+    tensorboard: Annotated[Optional[Path], _TENSORBOARD] = None,  # noqa: UP045
+) -> None:
+    """Train a grid, and write one record for each run.
+
+    Every option of the configuration may be given several times: the runs are all combinations. Runs whose finished
+    record is in the folder are left out, and runs that were killed go on after their last checkpoints.
+
+    Example: ksubset sweep --dataset fashion-mnist --method gs --method sfess-v --seed 0 --seed 1 --jobs 2
+    """
+    _train(
+        _configs(protocol, grid),
+        out,
+        backend=backend,
+        jobs=jobs,
+        checkpoint_every=checkpoint_every,
+        tensorboard=tensorboard,
+    )
+
+
+@app.command()
+@clear_errors
+def table(folders: Annotated[list[Path], typer.Argument(help="folders with records")]) -> None:
+    """Print the paper's two tables in Markdown, the published values beside those of the records."""
+    from ksubset.experiments import records
+
+    _print_tables(list(records.read(*folders)))
+
+
+@app.command()
+@clear_errors
+def plot(
+    folders: Annotated[list[Path], typer.Argument(help="folders with records")],
+    out: Annotated[Path, typer.Option(help="folder for the figures (PNG)")] = Path("figures"),
+) -> None:
+    """Draw convergence, reconstructions and scores; needs no training."""
+    from ksubset.experiments import records
+
+    _draw(list(records.read(*folders)), out)
+
+
+@app.command()
+@clear_errors
+def reproduce(
+    out: Annotated[Path, typer.Option(help="folder for the records")] = Path("results/digits"),
+    figures: Annotated[Path, typer.Option(help="folder for the figures (PNG)")] = Path("figures/digits"),
+    smoke: Annotated[bool, typer.Option("--smoke", help="every task and method for two epochs: seconds")] = False,
+) -> None:
+    """Run both tasks with all methods on scikit-learn's digits (minutes on two cores), then print tables, draw figures.
+
+    It needs no download, and goes on where it was ended. The paper's data sets are a matter of 'ksubset sweep'; see
+    docs/reproduction.md.
+    """
+    from ksubset.experiments import presets
+
+    with one_thread():
+        done = _train(presets.smoke() if smoke else presets.digits(), out)
+    _print_tables(done)
+    _draw(done, figures)
+
+
+def _print_tables(records: list["Record"]) -> None:
+    from ksubset.experiments import tables
+
+    typer.echo(tables.results(records))
+    typer.echo(tables.runtime(records))
+
+
+def _draw(records: list["Record"], folder: Path) -> None:
+    from ksubset.experiments import plots
+
+    for path in plots.plot(records, folder):
+        typer.echo(path)
+
+
+def _configs(protocols: list[str] | None, grid: dict[str, list[Any]]) -> list[RunConfig]:
+    """All combinations of a grid, under each of the protocols."""
+    from ksubset.experiments.protocols import find
+
+    configs = []
+    for protocol, *values in itertools.product(protocols or ["paper"], *grid.values()):
+        given = dict(zip(grid, values, strict=True))
+        cell = (given.get(name, getattr(RunConfig, name)) for name in ("task", "dataset", "method"))
+        configs.append(RunConfig(**find(protocol, *cell) | given))
+    return configs
+
+
+def _train(configs: list[RunConfig], out: Path, **options: Any) -> list["Record"]:
+    """Sweep over the configurations and give their records, or end with a line for each run that failed."""
+    from ksubset.experiments.sweep import sweep
+
+    console = Console()
+    outcome = sweep(
+        configs, out, say=functools.partial(say, console), bar=functools.partial(_epochs, console), **options
+    )
+    for failure in outcome.failures:
+        typer.echo(f"error: {failure.config.name()}: {failure.reason}", err=True)
+    if outcome.failures:
+        raise typer.Exit(2)
+    return outcome.records
+
+
+@contextmanager
+def _epochs(console: Console, name: str, epochs: int) -> Iterator[Callable[[dict[str, Any]], None]]:
+    """A progress bar over the epochs of a run; gives the function that takes their entries of the history."""
+    from ksubset.experiments.sweep import metrics
+
+    with bar(console, name, epochs, "epoch") as advance:
+
+        def progress(entry: dict[str, Any]) -> None:
+            text = f"loss {entry['loss']:.4f}, validation {metrics(entry['validation'])}"
+            advance(text, entry["epoch"])
+
+        yield progress

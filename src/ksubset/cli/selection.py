@@ -1,0 +1,181 @@
+"""Columns of a data set for a model."""
+
+import warnings
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Optional
+
+import numpy as np
+import typer
+from rich.console import Console
+
+from ksubset.cli.console import app, bar, clear_errors, once, one_thread, say
+
+if TYPE_CHECKING:
+    from ksubset.selection import Progress
+    from ksubset.selection.tabular import Selection
+
+__all__: list[str] = []
+
+_NEARLY = 5
+
+
+@app.command()
+@clear_errors
+@once("exclude", "always_include")
+def select(
+    data: Annotated[Path, typer.Argument(help="CSV or Parquet file", show_default=False)],
+    target: Annotated[str, typer.Option(metavar="column", help="what the model is to predict", show_default=False)],
+    k: Annotated[
+        str,
+        typer.Option(metavar="int", help="columns to keep; the best of several: 5,10,20 or auto", show_default=False),
+    ],
+    model: Annotated[
+        str,
+        typer.Option(
+            metavar="str", help="hist-gradient-boosting, random-forest, extra-trees, k-nearest-neighbors or linear"
+        ),
+    ] = "hist-gradient-boosting",
+    task: Annotated[
+        Optional[str],  # noqa: UP045
+        typer.Option(metavar="str", help="classification or regression (default: by what the target has)"),
+    ] = None,
+    scoring: Annotated[
+        Optional[str],  # noqa: UP045
+        typer.Option(
+            metavar="str",
+            help="a score of scikit-learn; of two classes, in order, the second is the positive one "
+            "(default: accuracy or r2)",
+        ),
+    ] = None,
+    cv: Annotated[int, typer.Option(min=2, metavar="int", help="folds of the cross-validation")] = 5,
+    max_evaluations: Annotated[int, typer.Option(metavar="int", help="model fits of the search, for each k")] = 1000,
+    jobs: Annotated[int, typer.Option(metavar="int", help="fits at a time; -1: as many as there are cores")] = 1,
+    seed: Annotated[int, typer.Option(min=0, metavar="int", help="seed of all that is random")] = 0,
+    exclude: Annotated[
+        Optional[list[str]],  # noqa: UP045
+        typer.Option(metavar="column", help="a column to leave out; may be repeated"),
+    ] = None,
+    always_include: Annotated[
+        Optional[list[str]],  # noqa: UP045
+        typer.Option(metavar="column", help="a column to keep in any case, which counts; may be repeated"),
+    ] = None,
+    test_share: Annotated[
+        float, typer.Option(metavar="float", help="share of the rows that is held out for the scores at the end")
+    ] = 0.2,
+    checkpoint: Annotated[
+        Optional[Path],  # noqa: UP045
+        typer.Option(metavar="file", help="file of all scores; the same command goes on from there"),
+    ] = None,
+    out: Annotated[
+        Optional[Path],  # noqa: UP045
+        typer.Option(metavar="file", help="CSV or Parquet file for the columns kept and the target, all rows"),
+    ] = None,
+) -> None:
+    """Keep the k columns of a CSV or Parquet file with which a model predicts best.
+
+    Shows what that is worth: the score on rows held out, with all columns, with those kept, and with random ones.
+    Ctrl-C ends the search with the best so far.
+
+    Example: ksubset select data.csv --target y --k 10 --out selected.csv
+    """
+    from ksubset.selection import tabular
+
+    sizes = _sizes(k)
+    frame = tabular.read(data)
+    if out is not None:
+        tabular.check_out(out, data)
+    table = tabular.tabulate(frame, target, task, exclude or ())
+    estimator = tabular.model(model, classify=table.classes is not None, seed=seed)
+    score = scoring or ("r2" if table.classes is None else "accuracy")
+    console, messages = Console(), Console(stderr=True)
+    kind = "regression" if table.classes is None else f"classification, {_classes(table.classes)}"
+    say(console, f"{data}: {len(table.target)} rows, {table.features.shape[1]} columns to choose from")
+    say(console, f"target {target}: {kind}")
+    if table.dropped:
+        say(console, f"dropped: {table.dropped} rows without a target")
+    for remark in table.remarks:
+        say(messages, f"warning: {remark}")
+    with (
+        bar(messages, "search", max_evaluations, "fit") as advance,
+        one_thread(),
+        warnings.catch_warnings(record=True) as caught,
+    ):
+        warnings.simplefilter("always")
+
+        def show(progress: "Progress") -> None:
+            text = f"k = {progress.n_features_to_select}, best {score} {_number(progress.best_score)}"
+            advance(text, progress.n_fits)
+
+        selection = tabular.select(
+            table,
+            estimator,
+            sizes,
+            scoring=scoring,
+            folds=cv,
+            max_evaluations=max_evaluations,
+            jobs=jobs,
+            seed=seed,
+            always_include=always_include or (),
+            test_share=test_share,
+            checkpoint=checkpoint,
+            callback=show,
+        )
+    # One of each place, as a model may warn in every fit.
+    for warning in {(one.filename, one.lineno): one for one in caught}.values():
+        say(messages, f"warning: {' '.join(str(warning.message).split())}")
+    _report(console, selection, model, score)
+    if out is not None:
+        kept = {*selection.selector.get_feature_names_out(), target}
+        tabular.save(data, kept, out)
+        say(console, f"\n{out}: {len(kept) - 1} columns and the target, {len(frame)} rows")
+
+
+def _sizes(k: str) -> list[int] | str:
+    if k == "auto":
+        return k
+    try:
+        return [int(size) for size in k.split(",")]
+    except ValueError as error:
+        raise ValueError(f"k: expected an integer, several as 5,10,20, or auto, got {k!r}") from error
+
+
+def _classes(classes: list[str]) -> str:
+    return f"{len(classes)} classes: {', '.join(classes[:5])}" + (", ..." if len(classes) > 5 else "")
+
+
+def _report(console: Console, selection: "Selection", model: str, score: str) -> None:
+    selector = selection.selector
+    names, probabilities = selector.feature_names_in_, selector.inclusion_probabilities_
+    order = np.argsort(-probabilities, kind="stable")
+    kept = [place for place in order if selector.support_[place]]
+    nearly = [place for place in order if not selector.support_[place] and probabilities[place] > 0.005][:_NEARLY]
+    path = selector.path_
+    lines = []
+    if len(path["n_features_to_select"]) > 1:
+        lines += ["", f"{'k':>4}  {score}, cross-validated"]
+        for size, mean, error in zip(
+            path["n_features_to_select"], path["mean_test_score"], path["standard_error"], strict=True
+        ):
+            lines.append(f"{size:>4}  {_number(mean)} (standard error {_number(error)})")
+    lines += ["", f"kept {len(kept)} of {len(names)} columns, {selector.n_fits_} fits of {model}"]
+    lines += [f"cross-validated {score} {_number(selector.best_score_)}", ""]
+    title = "column"
+    width = max(len(title), *(len(names[place]) for place in [*kept, *nearly]))
+    lines.append(f"{title:<{width}}  inclusion probability")
+    lines += [f"{names[place]:<{width}}  {probabilities[place]:.2f}" for place in kept]
+    if nearly:
+        lines += ["nearly kept:", *(f"{names[place]:<{width}}  {probabilities[place]:.2f}" for place in nearly)]
+    lines += ["", f"{score} on the {selection.num_test} rows held out"]
+    lines.append(f"  all {len(names)} columns: {_number(selection.everything)}")
+    lines.append(f"  the {len(kept)} kept: {_number(selection.kept)}")
+    if draws := selection.random:
+        lines.append(
+            f"  {len(kept)} random columns: {_number(float(np.mean(draws)))} ± {_number(float(np.std(draws, ddof=1)))} "
+            f"(mean ± standard deviation of {len(draws)} draws)"
+        )
+    for line in lines:
+        say(console, line)
+
+
+def _number(value: float) -> str:
+    return f"{value:.3f}" if value == 0 or 0.001 <= abs(value) < 1000 else f"{value:.3g}"
