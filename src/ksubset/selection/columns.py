@@ -82,6 +82,10 @@ class Choice:
         support[self.columns(subset)] = True
         return support
 
+    def gather(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Values of the columns `(n)` as values of the free units: of a unit the largest."""
+        return np.array([values[self.members[unit]].max() for unit in self.free.tolist()])
+
     def spread(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
         """Values of the free units as values of the columns, `(n)`: 1 where always kept, 0 where never."""
         result = np.zeros(self.num_columns)

@@ -5,16 +5,17 @@ budget of evaluations and takes the first of these ways that the budget allows:
 
 1. All subsets on all folds.
 2. All subsets, racing (below), where there are at most half as many as evaluations.
-3. **Exploration** with six tenths of the evaluations: a `KSubset` distribution is learned. A batch of new subsets is
-   drawn from it and raced. The slope of the score on membership, the natural gradient, comes from all evaluations so
-   far: a subset has the weight `p(z) / q(z)`, with the present distribution p and the mixture q of all that subsets
-   were drawn from. Under `E_p[score] + T entropy(p)` the best logits are the slope over the temperature T, taken here
-   as half the slope's standard deviation: what is not known stays open, and pure noise moves nothing far. The
-   logits move towards that, as far as the effective sample size allows, which is known before anything is drawn:
-   `ESS / S = exp(-(A(2 w' - w) + A(w) - 2 A(w')))` with `A = log e_k` must be a half. Then the likeliest subset is
-   scored as well, on all folds: all evaluations speak for it, where the best of a batch may be luck.
+3. **Exploration** with six tenths of the evaluations: a `KSubset` distribution is learned. It starts from a prior, as
+   of thousands of items each is in few of the subsets that there will be. A batch of new subsets is drawn and raced.
+   The slope of the score on membership, the natural gradient, comes from all evaluations so far: a subset has the
+   weight `p(z) / q(z)`, with the present distribution p and the mixture q of all that subsets were drawn from. Under
+   `E_p[score] + T entropy(p)` the best logits are the slope over the temperature T, taken here as half the slope's
+   standard deviation: what is not known stays open, and pure noise moves nothing far. The logits move towards that, as
+   far as the effective sample size allows, which is known before anything is drawn: `ESS / S = exp(-(A(2 w' - w) + A(w)
+   - 2 A(w')))` with `A = log e_k` must be a half. Then the likeliest subset is scored as well, on all folds: all
+   evaluations speak for it, where the best of a batch may be luck.
    **Refinement** with the rest: members of the best subset are swapped for outsiders, likeliest first, until no swap
-   improves it. If evaluations are left then, exploration starts anew from equal logits, with all that is known, until
+   improves it. If evaluations are left then, exploration starts anew without the prior, with all that is known, until
    two such restarts in a row have found nothing better.
 
 **Racing.** A batch starts on one fold, each batch on the next. Only the better half goes on to another fold, and of
@@ -64,6 +65,7 @@ class Search:
         budget: Evaluations at most.
         seed: Of all that is random.
         num_fresh: Fresh folds there are, a multiple of F; none means no confirmation.
+        prior: Logits `(n)` to start from, which evaluations are added to; equal ones if there is no better guess.
     """
 
     def __init__(
@@ -75,6 +77,7 @@ class Search:
         budget: int,
         seed: int,
         num_fresh: int = 0,
+        prior: NDArray[np.float64] | None = None,
     ) -> None:
         self._evaluate = evaluate
         self.num_items, self.size, self.num_folds, self.budget = num_items, size, num_folds, budget
@@ -89,7 +92,8 @@ class Search:
         """Of each subset on each fold, `(N, F)`; NaN where it was not evaluated."""
         self.fresh: dict[int, list[float]] = {}
         """Scores of the finalists, by their row, on fresh folds."""
-        self.logits = torch.zeros(num_items, dtype=torch.float64)
+        self._prior = torch.zeros(num_items, dtype=torch.float64) if prior is None else torch.from_numpy(prior)
+        self.logits = self._prior
         self._seen: set[bytes] = set()
         self._proposals: list[tuple[Tensor, float, int]] = []
         # Rows that were drawn, and not found by swaps.
@@ -141,9 +145,11 @@ class Search:
     def _explore_and_refine(self, limit: int) -> Iterator[None]:
         best, logits, in_vain = None, self.logits, 0
         while in_vain <= _RESTARTS and self.evaluations < limit:
-            self.logits = torch.zeros_like(self.logits)
+            self.logits = self._prior
             yield from self._explore(limit)
             yield from self._refine(limit)
+            # What the prior led to is known by now, and it may have led past the best.
+            self._prior = torch.zeros_like(self._prior)
             if (found := self._incumbent()) != best:
                 best, logits, in_vain = found, self.logits, 0
             in_vain += 1
@@ -300,7 +306,7 @@ class Search:
         # Their sum is the effective sample size.
         weights = weights * (weights.sum() / weights.square().sum())
         slope = fit_slope(subsets, torch.from_numpy(self._values()[self._drawn]), weights, self.num_items)
-        self._move(2 * slope.mean / slope.deviation)
+        self._move(self._prior + 2 * slope.mean / slope.deviation)
 
     def _move(self, target: Tensor) -> None:
         w = self.logits

@@ -39,6 +39,7 @@ from ksubset.selection.outcome import (
     progress_of,
     within_one_standard_error,
 )
+from ksubset.selection.relevance import relevance
 from ksubset.selection.report import CoInclusion, as_good_as_the_best, check_limit, co_inclusion
 from ksubset.selection.search import ROUNDS, Search
 
@@ -200,7 +201,8 @@ class KSubsetSelector(SelectorMixin, MetaEstimatorMixin, BaseEstimator):  # type
         evaluate = CrossValidation(
             self.estimator, scorer, data, target, folds, fresh, fit_params, score_params, self.n_jobs, scores
         )
-        outcomes = self._search(evaluate, units, sizes, seed, scores, callbacks)
+        prior = relevance(data, target, classify=_is_classifier(self.estimator))
+        outcomes = self._search(evaluate, units, sizes, prior, seed, scores, callbacks)
         kept = within_one_standard_error(outcomes)
         self.support_, self.best_score_ = kept.support, kept.score
         self.inclusion_probabilities_ = kept.inclusion
@@ -341,6 +343,7 @@ class KSubsetSelector(SelectorMixin, MetaEstimatorMixin, BaseEstimator):  # type
         evaluate: CrossValidation,
         units: Units,
         sizes: list[int],
+        prior: NDArray[np.float64],
         seed: int,
         scores: Scores | None,
         callbacks: list[Callable[[Progress], Any]],
@@ -352,7 +355,7 @@ class KSubsetSelector(SelectorMixin, MetaEstimatorMixin, BaseEstimator):  # type
             budget = self._budget(len(choice.free), choice.size, evaluate.num_folds)
             search = Search(
                 partial(evaluate, choice), len(choice.free), choice.size,
-                evaluate.num_folds, budget, seed, num_fresh=evaluate.num_fresh,
+                evaluate.num_folds, budget, seed, num_fresh=evaluate.num_fresh, prior=choice.gather(prior),
             )  # fmt: skip
             ended = False
             try:
