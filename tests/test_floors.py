@@ -15,7 +15,7 @@ ALLOWED = {
     "files": set(),
     "experiments": {"", "schedules", "numerics", "distribution", "estimators", "extras", "files"},
     "lab": {"", "numerics", "distribution", "estimators", "extras", "files"},
-    "selection": {"numerics", "distribution", "extras", "files"},
+    "selection": {"schedules", "numerics", "distribution", "estimators", "extras", "files"},
     "nn": {"numerics", "distribution", "estimators"},
     "cli": {"", "experiments", "lab", "selection", "files"},
     "schedules": set(),

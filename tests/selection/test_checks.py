@@ -13,10 +13,15 @@ from sklearn.linear_model import LogisticRegression, Ridge
 from sklearn.utils.estimator_checks import estimator_checks_generator, parametrize_with_checks
 
 import ksubset
-from ksubset.selection import KSubsetSelector
+from ksubset.selection import KSubsetSelector, NeuralSubsetSelector
 
 SMALL = {"n_features_to_select": 1, "cv": 2, "max_evaluations": 40, "random_state": 0}
-SELECTORS = [KSubsetSelector(LogisticRegression(), **SMALL), KSubsetSelector(Ridge(), **SMALL)]
+SHORT = {"hidden_layer_sizes": (8,), "steps": 10, "batch_size": 16, "device": "cpu", "random_state": 0}
+SELECTORS = [
+    KSubsetSelector(LogisticRegression(), **SMALL),
+    KSubsetSelector(Ridge(), **SMALL),
+    *(NeuralSubsetSelector(1, task=task, **SHORT) for task in ("classification", "regression", "reconstruction", None)),
+]
 # scikit-learn runs this one only if SCIPY_ARRAY_API was set before SciPy was imported.
 IN_ITS_OWN_PROCESS = "check_array_api_input"
 

@@ -6,9 +6,12 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from sklearn.feature_selection import SelectorMixin
 from sklearn.utils import _safe_indexing
+from sklearn.utils._set_output import _get_output_config
+from sklearn.utils.validation import check_is_fitted, validate_data
 
-__all__ = ["Choice", "Units", "is_constant", "is_dataframe", "take_columns", "take_rows"]
+__all__ = ["Choice", "SupportMixin", "Units", "is_constant", "is_dataframe", "take_columns", "take_rows"]
 
 
 def is_dataframe(data: Any) -> bool:
@@ -46,6 +49,28 @@ def is_constant(data: Any) -> NDArray[np.bool_]:
         return np.asarray(low.toarray() == high.toarray()).ravel()
     same: NDArray[np.bool_] = np.all(data == data[:1], axis=0)
     return same
+
+
+class SupportMixin(SelectorMixin):  # type: ignore[misc]
+    """A selector whose `support_` says which columns it keeps, `(n)`, boolean."""
+
+    def transform(self, X: Any) -> Any:
+        """The columns that are kept; a DataFrame of the library that `set_output` names keeps the types of its columns.
+
+        Arguments:
+            X: Data `(N, n)`.
+        """
+        library = _get_output_config("transform", estimator=self)["dense"]
+        if is_dataframe(X) and type(X).__module__.partition(".")[0] == library:
+            check_is_fitted(self)
+            data = validate_data(self, X, reset=False, skip_check_array=True)
+            return take_columns(data, np.flatnonzero(self.support_))
+        return super().transform(X)
+
+    def _get_support_mask(self) -> NDArray[np.bool_]:
+        check_is_fitted(self)
+        support: NDArray[np.bool_] = self.support_
+        return support
 
 
 @dataclass(frozen=True)
@@ -147,6 +172,28 @@ class Units:
 
     def __len__(self) -> int:
         return len(self._members)
+
+    @property
+    def least(self) -> int:
+        """Units in the smallest subset."""
+        return max(1, len(self.always))
+
+    @property
+    def most(self) -> int:
+        """Units in the largest."""
+        return len(self.always) + len(self.free)
+
+    def check_sizes(self, sizes: Sequence[int], wanted: Any) -> None:
+        """Check that there are subsets of these sizes.
+
+        Raises:
+            ValueError: There are none; the message has what was wanted.
+        """
+        if not self.least <= min(sizes) <= max(sizes) <= self.most:
+            raise ValueError(
+                f"n_features_to_select: expected {self.least} to {self.most}, as there are {len(self)} columns or "
+                f"groups, {len(self.always)} always kept and {len(self) - self.most} excluded, got {wanted!r}"
+            )
 
     def choice(self, total: int) -> Choice:
         """Subsets of so many units; none that is constant is free unless all others are too few."""

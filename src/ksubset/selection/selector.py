@@ -12,11 +12,9 @@ import joblib
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, MetaEstimatorMixin, clone, is_classifier
-from sklearn.feature_selection import SelectorMixin
 from sklearn.metrics import check_scoring
 from sklearn.model_selection import check_cv
 from sklearn.utils import Tags, check_array, check_consistent_length, check_random_state, get_tags
-from sklearn.utils._set_output import _get_output_config
 from sklearn.utils.metadata_routing import (
     MetadataRouter,
     MethodMapping,
@@ -28,7 +26,8 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import _check_feature_names_in, check_is_fitted, validate_data
 
 from ksubset.extras import require
-from ksubset.selection.columns import Units, is_constant, is_dataframe, take_columns
+from ksubset.selection.arguments import listed_callbacks, tell
+from ksubset.selection.columns import SupportMixin, Units, is_constant, is_dataframe, take_columns
 from ksubset.selection.evaluation import CrossValidation, Scores, fresh_splitters
 from ksubset.selection.outcome import (
     Outcome,
@@ -67,7 +66,7 @@ def _is_classifier(estimator: Any) -> bool:
     return bool(is_classifier(estimator))
 
 
-class KSubsetSelector(SelectorMixin, MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
+class KSubsetSelector(SupportMixin, MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
     """Keep exactly k columns: those with which a model, any model, has the best cross-validated score.
 
     Columns are judged together, so that columns are found which help only jointly. A distribution over the k-subsets
@@ -180,7 +179,7 @@ class KSubsetSelector(SelectorMixin, MetaEstimatorMixin, BaseEstimator):  # type
             params: Metadata for the model's `fit`, the scorer and the splitter, by scikit-learn's metadata routing.
         """
         _raise_for_params(params, self, "fit")
-        callbacks = self._callbacks()
+        callbacks = listed_callbacks(self.callbacks)
         data, target = self._check_data(X, y)
         routed = process_routing(self, "fit", **params) if _routing_enabled() else None
         fit_params, split_params, score_params = (
@@ -270,12 +269,6 @@ class KSubsetSelector(SelectorMixin, MetaEstimatorMixin, BaseEstimator):  # type
         """The place in the path of what is kept: sizes differ, and so do their columns."""
         return int(np.flatnonzero((self.path_["support"] == self.support_).all(1))[0])
 
-    def _callbacks(self) -> list[Callable[[Progress], Any]]:
-        listed = [] if self.callbacks is None else [self.callbacks] if callable(self.callbacks) else self.callbacks
-        if not isinstance(listed, Sequence) or not all(map(callable, listed)):
-            raise TypeError(f"callbacks: expected a function or a sequence of functions, got {self.callbacks!r}")
-        return list(listed)
-
     def _check_data(self, data: Any, target: Any) -> tuple[Any, Any]:
         data = self._check_features(data, reset=True)
         if target is None:
@@ -298,20 +291,15 @@ class KSubsetSelector(SelectorMixin, MetaEstimatorMixin, BaseEstimator):  # type
     def _units(self, data: Any) -> tuple[Units, list[int]]:
         names = getattr(self, "feature_names_in_", None)
         units = Units(is_constant(data), names, self.feature_groups, self.always_include, self.exclude)
-        least, most = max(1, len(units.always)), len(units.always) + len(units.free)
         wanted = self.n_features_to_select
         if isinstance(wanted, str) and wanted == "auto":
-            powers = [2**power for power in range(most.bit_length())]
-            sizes = [size for size in (least, *powers, most) if size >= least]
+            powers = [2**power for power in range(units.most.bit_length())]
+            sizes = [size for size in (units.least, *powers, units.most) if size >= units.least]
         else:
             sizes = list(wanted) if isinstance(wanted, list | tuple | range | np.ndarray) else [wanted]
         if not sizes or not all(isinstance(size, int | np.integer) and not isinstance(size, bool) for size in sizes):
             raise TypeError(f'n_features_to_select: expected an integer, several, or "auto", got {wanted!r}')
-        if not least <= min(sizes) <= max(sizes) <= most:
-            raise ValueError(
-                f"n_features_to_select: expected {least} to {most}, as there are {len(units)} columns or groups, "
-                f"{len(units.always)} always kept and {len(units) - most} excluded, got {wanted!r}"
-            )
+        units.check_sizes(sizes, wanted)
         return units, sorted({int(size) for size in sizes})
 
     def _known_scores(self, data: Any, target: Any, folds: Any, params: Any) -> tuple[Scores | None, int]:
@@ -368,8 +356,7 @@ class KSubsetSelector(SelectorMixin, MetaEstimatorMixin, BaseEstimator):  # type
                             f"[KSubsetSelector] k = {size}: {progress.n_fits} of at most {search.budget} fits, "
                             f"{progress.n_subsets} subsets, best score {progress.best_score:.4g}"
                         )
-                    answers = [callback(progress) for callback in callbacks]
-                    if ended := any(isinstance(answer, bool | np.bool_) and answer for answer in answers):
+                    if ended := tell(callbacks, progress):
                         break
             except KeyboardInterrupt:
                 if not outcomes and not len(search.subsets):
@@ -437,22 +424,6 @@ class KSubsetSelector(SelectorMixin, MetaEstimatorMixin, BaseEstimator):  # type
 
     def _selected(self, data: Any) -> Any:
         return take_columns(data, np.flatnonzero(self.support_))
-
-    def transform(self, X: Any) -> Any:
-        """The columns that are kept; a DataFrame of the library that `set_output` names keeps the types of its columns.
-
-        Arguments:
-            X: Data `(N, n)`.
-        """
-        library = _get_output_config("transform", estimator=self)["dense"]
-        if is_dataframe(X) and type(X).__module__.partition(".")[0] == library:
-            check_is_fitted(self)
-            return self._selected(self._check_features(X, reset=False))
-        return super().transform(X)
-
-    def _get_support_mask(self) -> NDArray[np.bool_]:
-        check_is_fitted(self)
-        return self.support_
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()

@@ -1,0 +1,67 @@
+"""Networks for selectors: the user's, or a perceptron."""
+
+import itertools
+from collections.abc import Sequence
+from copy import deepcopy
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from ksubset.selection.arguments import check_integer
+
+__all__ = ["check_outputs", "new_network"]
+
+
+def new_network(module: Any, hidden: Any, num_inputs: int, num_outputs: int) -> nn.Module:
+    """A copy of a module, what a function makes, or, of None, a perceptron.
+
+    Arguments:
+        module: A module, a function of (num_inputs, num_outputs) that makes one, or None.
+        hidden: Widths of the hidden layers of the perceptron.
+        num_inputs: Columns that it takes.
+        num_outputs: Outputs that it must have.
+
+    Raises:
+        TypeError: It is something else, or the widths are.
+        ValueError: A width is below 1.
+    """
+    if module is None:
+        if not isinstance(hidden, Sequence | np.ndarray):
+            raise TypeError(f"hidden_layer_sizes: expected a sequence of integers, got {hidden!r}")
+        widths = [check_integer("hidden_layer_sizes", width, 1) for width in hidden]
+        return _perceptron(num_inputs, *widths, num_outputs)
+    if isinstance(module, nn.Module):
+        return deepcopy(module)
+    if not callable(module):
+        raise TypeError(f"module: expected a torch module, a function that makes one, or None, got {module!r}")
+    network = module(num_inputs, num_outputs)
+    if not isinstance(network, nn.Module):
+        raise TypeError(f"module: expected a function that makes a torch module, got one that made {network!r}")
+    return network
+
+
+def _perceptron(*widths: int) -> nn.Sequential:
+    """Linear layers with ReLU between them."""
+    layers: list[nn.Module] = []
+    for before, after in itertools.pairwise(widths):
+        layers += [nn.Linear(before, after), nn.ReLU()]
+    return nn.Sequential(*layers[:-1])
+
+
+@torch.no_grad()
+def check_outputs(network: nn.Module, num_inputs: int, num_outputs: int, argument: str) -> None:
+    """Check the shape of what a network makes of two rows; this also gives shapes to lazy layers.
+
+    Raises:
+        ValueError: It is another; the message starts with the name of the argument that the network came from.
+    """
+    expected = f"expected a network with outputs of shape (N, {num_outputs}) for inputs (N, {num_inputs})"
+    try:
+        outputs = network.cpu().eval()(torch.zeros(2, num_inputs))
+    except RuntimeError as error:  # torch's word for shapes and types that do not fit
+        raise ValueError(f"{argument}: {expected}, got an error ({error})") from error
+    found = tuple(outputs.shape) if isinstance(outputs, Tensor) else type(outputs).__name__
+    if found != (2, num_outputs):
+        raise ValueError(f"{argument}: {expected}, got {found} for N = 2")

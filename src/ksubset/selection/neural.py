@@ -1,0 +1,392 @@
+"""The scikit-learn selector that trains a network and finds its k columns at once."""
+
+import warnings
+from collections.abc import Callable, Sequence
+from copy import deepcopy
+from pathlib import Path
+from typing import Any
+
+import joblib
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from sklearn.base import BaseEstimator
+from sklearn.metrics import accuracy_score, r2_score
+from sklearn.utils import (
+    ClassifierTags,
+    RegressorTags,
+    Tags,
+    check_array,
+    check_consistent_length,
+    check_random_state,
+    gen_batches,
+)
+from sklearn.utils.metaestimators import available_if
+from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
+from torch import Tensor, nn
+
+from ksubset.estimators import Estimator, LeaveOneOut
+from ksubset.selection.arguments import check_integer, check_positive, listed_callbacks, tell
+from ksubset.selection.columns import Choice, SupportMixin, Units, is_constant, take_rows
+from ksubset.selection.networks import check_outputs, new_network
+from ksubset.selection.rows import Batches, Scaling, rows_of
+from ksubset.selection.targets import Data, Target, target_of, task_of
+from ksubset.selection.training import Recipe, Training, clipped, load, save, seeded
+
+__all__ = ["NeuralSubsetSelector"]
+
+_CHUNK = 1024
+
+
+def _classifies(self: "NeuralSubsetSelector") -> bool:
+    return bool(getattr(self, "task_", self.task) == "classification")
+
+
+class NeuralSubsetSelector(SupportMixin, BaseEstimator):  # type: ignore[misc]
+    """Train a network that sees k columns, and learn which.
+
+    Every example of a batch is shown with a k-subset of its columns, the others masked. The subsets are drawn from one
+    distribution, whose logits are trained together with the network; k falls to its value on the way, and at last the
+    network alone is trained, on the likeliest columns. All columns are tried in one training, so that it takes one
+    where to fit a model for each subset would take thousands.
+
+    Columns are standardised in `fit`, so that a masked one shows its mean, 0, and are cut at 5 standard deviations.
+    Rows of sparse data are made dense batch by batch. Columns with one value in all rows are left out as long as there
+    are others. The order of the rows does not matter, and a row of weight 2 is the same as the row twice. While it
+    is trained alone the weights of the network decay, the faster the fewer rows there are, lest it learn them by heart.
+
+    Arguments:
+        n_features_to_select: Columns to keep, k; of `feature_groups` the number of groups.
+        task: "classification", "regression" or "reconstruction", of all columns from those that are kept, which needs
+            no y. None takes reconstruction if there is no y, regression if y has fractions, and classification
+            otherwise.
+        module: The network: a module that maps `(N, n)` inputs, 0 where a column is masked, to `(N, outputs)`, which
+            is copied; or a function that makes one of (n, outputs). Outputs are one for each class or label (of
+            several targets the classes of the first come first), target, or, in a reconstruction, column. None is a
+            perceptron with ReLU.
+        hidden_layer_sizes: Widths of its hidden layers, if `module` is None.
+        gradient_estimator: Of the gradient for the logits, of `ksubset.estimators`; None is `LeaveOneOut()`.
+        num_samples: Subsets of each example in a step.
+        steps: Steps of the optimizer, on `batch_size` rows each: the length of the training.
+        batch_size: Rows in a step; of fewer rows each is drawn several times.
+        learning_rate, logits_learning_rate: Of the network and of the logits; both fall along a cosine.
+        feature_groups: Sequences of columns, by name or index, that stand or fall together; they must not overlap.
+        always_include: Columns, by name or index, that are kept, with their groups; they count towards k.
+        exclude: Columns, by name or index, that are not, nor are their groups.
+        device: Where to train; None is the GPU if CUDA has one, else the CPU.
+        random_state: Seed; with it a fit on the CPU always has the same result.
+        verbose: Above 0, prints some fifty lines.
+        callbacks: A function or several, called as often with a `TrainingProgress`; if one returns True, the training
+            ends with the likeliest columns at present. So it does, with a warning, on KeyboardInterrupt.
+        warm_start: Whether another fit goes on with the logits and the network of the last.
+        checkpoint: Path of a file to which the training is written as often. Another fit with the same data and
+            settings goes on from there, with the result of one that was not ended; a file of others is an error.
+
+    Attributes:
+        support_: `(n)`, boolean, the columns that are kept.
+        n_features_: Their number.
+        n_features_in_, feature_names_in_: Of the data.
+        inclusion_probabilities_: `(n)`, of each column in the learned distribution.
+        classes_: Of a classification: the classes; of several targets a list of those of each; or numbers of labels.
+        task_: What the network does.
+        module_: The network, on the CPU. Its inputs are standardised and masked.
+        n_steps_: Steps made.
+        history_: Arrays `step`, `loss`, the mean since the step before, and `subset_size`.
+
+    Raises:
+        TypeError, ValueError: On `fit`, for arguments of a wrong kind or out of range; the message names them.
+        FloatingPointError: On `fit`, if the training diverges.
+
+    References:
+        Wijk, Vinuesa and Azizpour (2024), https://arxiv.org/abs/2407.16058, for the gradient.
+
+    Example:
+        >>> import numpy as np
+        >>> X = np.random.default_rng(0).standard_normal((500, 10))
+        >>> y = X[:, 3] * X[:, 7]
+        >>> selector = NeuralSubsetSelector(2, steps=500, device="cpu", random_state=0)
+        >>> selector.fit(X, y).get_support(indices=True)
+        array([3, 7])
+    """
+
+    def __init__(
+        self,
+        n_features_to_select: int,
+        *,
+        task: str | None = None,
+        module: nn.Module | Callable[[int, int], nn.Module] | None = None,
+        hidden_layer_sizes: Sequence[int] = (256, 256),
+        gradient_estimator: Estimator | None = None,
+        num_samples: int = 2,
+        steps: int = 3000,
+        batch_size: int = 256,
+        learning_rate: float = 2e-3,
+        logits_learning_rate: float = 0.1,
+        feature_groups: Sequence[Sequence[str | int]] | None = None,
+        always_include: Sequence[str | int] | None = None,
+        exclude: Sequence[str | int] | None = None,
+        device: str | torch.device | None = None,
+        random_state: Any = None,
+        verbose: int = 0,
+        callbacks: Any = None,
+        warm_start: bool = False,
+        checkpoint: str | Path | None = None,
+    ) -> None:
+        self.n_features_to_select = n_features_to_select
+        self.task = task
+        self.module = module
+        self.hidden_layer_sizes = hidden_layer_sizes
+        self.gradient_estimator = gradient_estimator
+        self.num_samples = num_samples
+        self.steps = steps
+        self.batch_size = batch_size
+        self.learning_rate = learning_rate
+        self.logits_learning_rate = logits_learning_rate
+        self.feature_groups = feature_groups
+        self.always_include = always_include
+        self.exclude = exclude
+        self.device = device
+        self.random_state = random_state
+        self.verbose = verbose
+        self.callbacks = callbacks
+        self.warm_start = warm_start
+        self.checkpoint = checkpoint
+
+    def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> "NeuralSubsetSelector":
+        """Find the columns, and train the network.
+
+        Arguments:
+            X: Data `(N, n)`, an array, DataFrame or, unless it is to be reconstructed, sparse matrix; finite numbers.
+            y: Targets `(N)` or `(N, m)`; a reconstruction takes none.
+            sample_weight: `(N)`, how much each row counts.
+        """
+        callbacks, recipe, device = listed_callbacks(self.callbacks), self._recipe(), self._device()
+        data, target, weights = self._check_data(X, y, sample_weight)
+        choice = self._choice(data)
+        scaling = Scaling.of(data, weights)
+        task = task_of(self.task, target)
+        if task == "reconstruction" and hasattr(data, "tocsr"):
+            raise TypeError("X: expected dense data for a reconstruction, as what it predicts is, got sparse data")
+        goal = Data(scaling, is_constant(data)) if task == "reconstruction" else target_of(task, target, weights)
+        saved = self._saved()
+        seed = self._seed(saved)
+        with seeded(device, seed):
+            network, logits = self._start(choice, goal)
+            training = Training(
+                recipe, choice, network, logits, goal, rows_of(data, scaling, device),
+                None if goal.encoded is None else goal.encoded.to(device),
+                Batches(data, goal.encoded, scaling.scale, weights, self.batch_size, seed), device,
+            )  # fmt: skip
+            fingerprint = ""
+            if self.checkpoint is not None:
+                fingerprint = self._fingerprint(data, target, weights, task, network, logits)
+                if saved is not None:
+                    self._resume(training, saved, fingerprint, seed)
+            self._run(training, callbacks, fingerprint, seed)
+        self.support_ = training.support()
+        self.n_features_ = int(self.support_.sum())
+        self.inclusion_probabilities_ = choice.spread(training.inclusion())
+        self.task_, self.module_, self.n_steps_ = task, network.cpu().eval(), training.step
+        self.history_ = {name: np.array(values) for name, values in training.history.items()}
+        self._target: Any = goal
+        self._scaling, self._logits = scaling, training.logits.detach().cpu()
+        # What is left of the training would only make pickles larger.
+        goal.encoded = None
+        self.module_.zero_grad()
+        return self
+
+    def _recipe(self) -> Recipe:
+        estimator = LeaveOneOut() if self.gradient_estimator is None else self.gradient_estimator
+        if not isinstance(estimator, Estimator):
+            raise TypeError(
+                f"gradient_estimator: expected an estimator of ksubset.estimators or None, got {estimator!r}"
+            )
+        num_samples = check_integer("num_samples", self.num_samples, 1)
+        if num_samples < estimator.min_samples:
+            raise ValueError(
+                f"num_samples: expected {estimator.min_samples} or more, as {type(estimator).__name__} needs, "
+                f"got {num_samples}"
+            )
+        check_integer("batch_size", self.batch_size, 1)
+        return Recipe(
+            check_integer("steps", self.steps, 1),
+            check_positive("learning_rate", self.learning_rate),
+            check_positive("logits_learning_rate", self.logits_learning_rate),
+            deepcopy(estimator),  # because some remember what they have seen
+            num_samples,
+        )
+
+    def _device(self) -> torch.device:
+        if self.device is None:
+            return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+        try:
+            device = torch.device(self.device)
+            torch.empty(0, device=device)
+        # torch reports devices that it does not know and ones that are not there in these ways.
+        except (RuntimeError, TypeError, AssertionError, NotImplementedError) as error:
+            raise ValueError(f"device: expected a device that torch has, got {self.device!r} ({error})") from error
+        return device
+
+    def _check_features(self, data: Any, *, reset: bool) -> Any:
+        return validate_data(self, data, reset=reset, dtype=[np.float64, np.float32], accept_sparse="csr")
+
+    def _check_data(self, data: Any, target: Any, weights: Any) -> tuple[Any, Any, NDArray[np.float64]]:
+        """Data, target and weights of the rows that count."""
+        data = self._check_features(data, reset=True)
+        if target is None and self.__sklearn_tags__().target_tags.required:
+            raise ValueError(f"y: a {self.task} requires y to be passed, but the target y is None")
+        if self.task == "reconstruction":
+            target = None
+        if target is not None:
+            target = check_array(target, ensure_2d=False, dtype=None, input_name="y")
+            check_consistent_length(data, target)
+        weights = _check_sample_weight(weights, data, dtype=np.float64)
+        counting = weights > 0
+        if (weights < 0).any() or not counting.any():
+            raise ValueError(f"sample_weight: expected no negative numbers, and one above 0, got {weights}")
+        if not counting.all():
+            rows = np.flatnonzero(counting)
+            data, weights = take_rows(data, rows), weights[rows]
+            target = None if target is None else target[rows]
+        return data, target, weights
+
+    def _choice(self, data: Any) -> Choice:
+        names = getattr(self, "feature_names_in_", None)
+        units = Units(is_constant(data), names, self.feature_groups, self.always_include, self.exclude)
+        wanted = self.n_features_to_select
+        if isinstance(wanted, bool) or not isinstance(wanted, int | np.integer):
+            raise TypeError(f"n_features_to_select: expected an integer, got {wanted!r}")
+        units.check_sizes([int(wanted)], wanted)
+        return units.choice(int(wanted))
+
+    def _start(self, choice: Choice, target: Target) -> tuple[nn.Module, Tensor]:
+        """The network and the logits at first."""
+        if self.warm_start and hasattr(self, "module_"):
+            if len(self._logits) != len(choice.free):
+                raise ValueError(
+                    f"warm_start: expected data with {len(self._logits)} columns or groups to choose from, as in the "
+                    f"last fit, got {len(choice.free)}"
+                )
+            network, logits, argument = deepcopy(self.module_), self._logits, "warm_start"
+        else:
+            network = new_network(self.module, self.hidden_layer_sizes, choice.num_columns, target.num_outputs)
+            logits, argument = torch.zeros(len(choice.free)), "module"
+        check_outputs(network, choice.num_columns, target.num_outputs, argument)
+        return network, logits
+
+    def _saved(self) -> dict[str, Any] | None:
+        """What the checkpoint has, if it is there."""
+        if self.checkpoint is None or not Path(self.checkpoint).exists():
+            return None
+        return load(Path(self.checkpoint))
+
+    def _seed(self, saved: dict[str, Any] | None) -> int:
+        if self.random_state is not None:
+            return int(check_random_state(self.random_state).randint(2**31 - 1))
+        return int(np.random.default_rng().integers(2**31 - 1) if saved is None else saved["seed"])
+
+    def _fingerprint(
+        self, data: Any, target: Any, weights: NDArray[np.float64], task: str, network: nn.Module, logits: Tensor
+    ) -> str:
+        """Of everything that the training depends on, the seed aside."""
+        names = (
+            "n_features_to_select", "num_samples", "steps", "batch_size", "learning_rate", "logits_learning_rate",
+            "feature_groups", "always_include", "exclude",
+        )  # fmt: skip
+        settings = [repr(getattr(self, name)) for name in names]
+        start = {name: value.cpu().numpy() for name, value in network.state_dict().items()}
+        how = (task, settings, repr(network), start, logits.numpy(), repr(self.gradient_estimator))
+        return str(joblib.hash((data, target, weights, how)))
+
+    def _resume(self, training: Training, saved: dict[str, Any], fingerprint: str, seed: int) -> None:
+        if saved["fingerprint"] != fingerprint or saved["seed"] != seed:
+            raise ValueError(
+                f"checkpoint: expected a file of the same data and settings, random_state included, got "
+                f"{self.checkpoint}, which is of others; delete it, or give another path"
+            )
+        training.load_state_dict(saved["state"])
+
+    def _run(self, training: Training, callbacks: list[Callable[[Any], Any]], fingerprint: str, seed: int) -> None:
+        """Train until a callback or an interrupt ends it."""
+        try:
+            for progress in training.run():
+                if self.checkpoint is not None:
+                    save(Path(self.checkpoint), training, fingerprint, seed)
+                if self.verbose > 0:
+                    print(
+                        f"[NeuralSubsetSelector] step {progress.step} of {progress.steps}: subsets of "
+                        f"{progress.subset_size}, loss {progress.loss:.4g}"
+                    )
+                if tell(callbacks, progress):
+                    break
+        except KeyboardInterrupt:
+            if not training.step:
+                raise
+            warnings.warn("interrupted: the selector keeps the columns that are likeliest at present", stacklevel=3)
+
+    @property
+    def classes_(self) -> Any:
+        """Classes of a classification."""
+        return self._target.classes
+
+    def predict(self, X: Any) -> NDArray[Any]:
+        """Classes, values, or all columns, `(N)`, `(N, m)` or `(N, n)`, for data `(N, n)` with all columns."""
+        outputs = self._outputs(X)
+        predictions: NDArray[Any] = self._target.predict(outputs)
+        return predictions
+
+    @available_if(_classifies)  # type: ignore[untyped-decorator]
+    def predict_proba(self, X: Any) -> Any:
+        """Probabilities of the classes `(N, C)` or labels `(N, m)`; of several targets a list, one for each."""
+        outputs = self._outputs(X)
+        return self._target.predict_proba(outputs)
+
+    @available_if(_classifies)  # type: ignore[untyped-decorator]
+    def decision_function(self, X: Any) -> Any:
+        """Log-odds of the second of two classes `(N)` or of labels `(N, m)`; else unnormalised logarithms `(N, C)`."""
+        outputs = self._outputs(X)
+        return self._target.decision_function(outputs)
+
+    @torch.no_grad()
+    def _outputs(self, data: Any) -> NDArray[np.float32]:
+        check_is_fitted(self)
+        data = self._check_features(data, reset=False)
+        mask = torch.from_numpy(self.support_)
+        outputs = [
+            self.module_(torch.where(mask, clipped(torch.from_numpy(self._scaling.apply(data[chunk]))), 0.0))
+            for chunk in gen_batches(data.shape[0], _CHUNK)
+        ]
+        result: NDArray[np.float32] = torch.cat(outputs).numpy()
+        return result
+
+    def score(self, X: Any, y: Any = None, sample_weight: Any = None) -> float:
+        """Accuracy (of several targets or labels, all of them right), or R²; in a reconstruction variance-weighted.
+
+        Arguments:
+            X: Data `(N, n)` with all columns.
+            y: Targets; a reconstruction takes none.
+            sample_weight: `(N)`.
+        """
+        found = self.predict(X)
+        if self.task_ == "classification":
+            if found.ndim > 1:
+                return float(np.average((np.asarray(y) == found).all(1), weights=sample_weight))
+            return float(accuracy_score(y, found, sample_weight=sample_weight))
+        if self.task_ == "regression":
+            return float(r2_score(y, found, sample_weight=sample_weight))
+        data = self._check_features(X, reset=False)
+        return float(r2_score(data, found, sample_weight=sample_weight, multioutput="variance_weighted"))
+
+    def __sklearn_tags__(self) -> Tags:
+        tags = super().__sklearn_tags__()
+        task = getattr(self, "task_", self.task)
+        tags.estimator_type = {"classification": "classifier", "regression": "regressor"}.get(str(task))
+        # Few columns may predict little, however good the network; and a task that is not known may be each.
+        if task in ("classification", None):
+            tags.classifier_tags = ClassifierTags(poor_score=True, multi_class=True, multi_label=True)
+        if task in ("regression", None):
+            tags.regressor_tags = RegressorTags(poor_score=True)
+        tags.target_tags.required = self.task in ("classification", "regression")
+        tags.target_tags.multi_output = True
+        tags.input_tags.sparse = self.task != "reconstruction"
+        return tags
