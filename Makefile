@@ -50,9 +50,9 @@ bench: $(INSTALLED)  ## ours against its peers, side by side
 	$(BIN)/python benchmarks/sampler.py
 	$(BIN)/python benchmarks/training.py
 
-docs: $(INSTALLED)  ## the documentation as web pages, in site/
+docs: $(INSTALLED)  ## the documentation as web pages, in site/: runs the tutorial, a minute
 	$(BIN)/pip install --quiet --constraint constraints.txt '.[docs]'
 	$(BIN)/sphinx-build --quiet --fail-on-warning -b html docs site
 
 clean:
-	rm -rf $(VENV) site dist
+	rm -rf $(VENV) site jupyter_execute dist

@@ -15,10 +15,12 @@ import scipy.sparse as sp
 import sklearn
 from sklearn.base import BaseEstimator, ClassifierMixin, MetaEstimatorMixin, clone
 from sklearn.cluster import KMeans
+from sklearn.compose import make_column_selector, make_column_transformer
 from sklearn.datasets import load_diabetes, load_iris
 from sklearn.ensemble import HistGradientBoostingClassifier
 from sklearn.feature_selection import SelectorMixin
-from sklearn.linear_model import LinearRegression, Ridge
+from sklearn.impute import SimpleImputer
+from sklearn.linear_model import LinearRegression, LogisticRegression, Ridge
 from sklearn.model_selection import GridSearchCV, GroupKFold, GroupShuffleSplit, KFold, TimeSeriesSplit, check_cv
 from sklearn.naive_bayes import BernoulliNB, GaussianNB
 from sklearn.pipeline import make_pipeline
@@ -126,6 +128,15 @@ def test_names_types_and_index_are_kept() -> None:  # scikit-learn#25102; boruta
     assert numbered.get_feature_names_out().tolist() == ["x0", "x2"]
     with pytest.raises(TypeError, match="string names"):
         selector(Recorder(), 2, cv=2).fit(X.set_axis(["a", 1, "b"], axis=1), [0, 1, 0, 1])
+
+
+def test_missing_values_of_a_dataframe_pass_where_the_model_took_them() -> None:
+    rng = np.random.default_rng(0)
+    X = pd.DataFrame(rng.standard_normal((40, 3)), columns=["a", "b", "c"]).mask(rng.random((40, 3)) < 0.2)
+    # Its tags say that it takes none.
+    filled = make_column_transformer((SimpleImputer(), make_column_selector()))
+    fitted = selector(make_pipeline(filled, LogisticRegression()), 1).fit(X, X["b"].fillna(0) > 0)
+    np.testing.assert_array_equal(fitted.transform(X), X[["b"]])
 
 
 def test_six_hundred_columns_are_distinct() -> None:  # Concrete-Autoencoders#2, #3

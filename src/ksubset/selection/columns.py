@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.feature_selection import SelectorMixin
-from sklearn.utils import _safe_indexing
+from sklearn.utils import _safe_indexing, check_array
 from sklearn.utils._set_output import _get_output_config
 from sklearn.utils.validation import check_is_fitted, validate_data
 
@@ -60,12 +60,15 @@ class SupportMixin(SelectorMixin):  # type: ignore[misc]
         Arguments:
             X: Data `(N, n)`.
         """
-        library = _get_output_config("transform", estimator=self)["dense"]
-        if is_dataframe(X) and type(X).__module__.partition(".")[0] == library:
-            check_is_fitted(self)
-            data = validate_data(self, X, reset=False, skip_check_array=True)
-            return take_columns(data, np.flatnonzero(self.support_))
-        return super().transform(X)
+        if not is_dataframe(X):
+            return super().transform(X)
+        check_is_fitted(self)
+        data = validate_data(self, X, reset=False, skip_check_array=True)
+        kept = take_columns(data, np.flatnonzero(self.support_))
+        if type(X).__module__.partition(".")[0] == _get_output_config("transform", estimator=self)["dense"]:
+            return kept
+        # A pipeline that fills in what is missing may say of itself that it takes nothing missing.
+        return check_array(kept, dtype=None, ensure_all_finite=False)
 
     def _get_support_mask(self) -> NDArray[np.bool_]:
         check_is_fitted(self)

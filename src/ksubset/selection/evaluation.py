@@ -126,7 +126,10 @@ class CrossValidation:
         data = np.asfortranarray(data) if isinstance(data, np.ndarray) else data
         self._model, self._scorer, self._data, self._target = estimator, scorer, data, target
         self.num_folds, self.num_fresh, self._folds = len(folds), len(fresh), [*folds, *fresh]
-        self._fit_params, self._score_params, self._n_jobs, self._scores = fit_params, score_params, n_jobs, scores
+        self._fit_params, self._score_params, self._scores = fit_params, score_params, scores
+        self._alone = effective_n_jobs(n_jobs) == 1
+        self.workers = Parallel(n_jobs=n_jobs)
+        """To be entered around many calls: a cluster starts workers anew for each call otherwise, in seconds."""
 
     def __call__(self, choice: Choice, subsets: NDArray[np.int64], fold: int) -> NDArray[np.float64]:
         """Scores of subsets on one fold.
@@ -154,11 +157,11 @@ class CrossValidation:
             )
             for place in new
         )  # fmt: skip
-        if effective_n_jobs(self._n_jobs) == 1:
+        if self._alone:
             # Without the dispatcher, whose time is a tenth of that of a small model's fit.
             scores = [_fit_and_score(*call) for call in calls]
         else:
-            scores = Parallel(n_jobs=self._n_jobs)(delayed(_fit_and_score)(*call) for call in calls)
+            scores = self.workers(delayed(_fit_and_score)(*call) for call in calls)
         known.update(zip((keys[place] for place in new), scores, strict=True))
         return np.array([known[key] for key in keys], dtype=np.float64)
 

@@ -201,7 +201,8 @@ class KSubsetSelector(SupportMixin, MetaEstimatorMixin, BaseEstimator):  # type:
             self.estimator, scorer, data, target, folds, fresh, fit_params, score_params, self.n_jobs, scores
         )
         prior = relevance(data, target, classify=_is_classifier(self.estimator))
-        outcomes = self._search(evaluate, units, sizes, prior, seed, scores, callbacks)
+        with evaluate.workers:
+            outcomes = self._search(evaluate, units, sizes, prior, seed, scores, callbacks)
         kept = within_one_standard_error(outcomes)
         self.support_, self.best_score_ = kept.support, kept.score
         self.inclusion_probabilities_ = kept.inclusion
