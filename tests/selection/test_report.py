@@ -1,13 +1,15 @@
-"""What the subsets that are as good as the best have in common, and the figure of a search."""
+"""What the subsets that a selector found good have in common, and the figure of a search or a training."""
 
 import io
 import sys
 import tracemalloc
+from copy import copy
 from typing import Any
 
 import numpy as np
 import pandas as pd
 import pytest
+import torch
 from matplotlib.axes import Axes
 from matplotlib.colors import to_hex
 from matplotlib.figure import Figure
@@ -16,9 +18,11 @@ from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 from sklearn.linear_model import LinearRegression
 from sklearn.naive_bayes import GaussianNB
+from torch import Tensor
 
-from ksubset.selection import CoInclusion, KSubsetSelector
-from ksubset.selection.report import as_good_as_the_best, co_inclusion
+from ksubset import KSubset
+from ksubset.selection import CoInclusion, KSubsetSelector, NeuralSubsetSelector
+from ksubset.selection.report import as_good_as_the_best, co_inclusion, joint_probabilities
 
 PNG = b"\x89PNG\r\n\x1a\n"
 KEPT = "#d55e00"
@@ -156,8 +160,98 @@ def test_ten_thousand_columns_in_little_memory() -> None:
     assert peak < 20 * 2**20  # a matrix of all columns has 800 MiB
 
 
+def train(data: Any, k: int = 2, **parameters: Any) -> NeuralSubsetSelector:
+    parameters = {"hidden_layer_sizes": (8,), "steps": 100, "device": "cpu", "random_state": 0, **parameters}
+    return NeuralSubsetSelector(k, **parameters).fit(*data)
+
+
+@pytest.fixture(scope="module")
+def trained(data: Any) -> NeuralSubsetSelector:
+    return train(data)
+
+
+def enumerated(logits: Tensor, size: int) -> NDArray[np.float64]:
+    """Joint inclusion probabilities by the definition, one subset at a time."""
+    distribution = KSubset(size, logits)
+    subsets = distribution.enumerate_support()
+    joint: NDArray[np.float64] = (subsets.T * distribution.log_prob(subsets).exp() @ subsets).numpy()
+    return joint
+
+
+@pytest.mark.parametrize("scale", [1.0, 30.0, 300.0])
+@pytest.mark.parametrize("size", [1, 3, 7, 8])
+def test_joint_probabilities_by_enumeration(size: int, scale: float) -> None:
+    logits = scale * torch.randn(8, dtype=torch.float64, generator=torch.Generator().manual_seed(size))
+    before = logits.clone()
+    columns = np.array([5, 0, 2, 7])
+    found = joint_probabilities(logits, size, np.arange(8), columns)
+    np.testing.assert_allclose(found, enumerated(logits, size)[np.ix_(columns, columns)], rtol=0, atol=1e-10)
+    np.testing.assert_array_equal(found, found.T)
+    assert torch.equal(logits, before)
+
+
+def test_of_a_hundred_thousand_columns() -> None:
+    n = 100_000
+    logits = torch.randn(n, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+    # A matrix of all columns has 75 GiB.
+    found = joint_probabilities(logits, 50, np.arange(n), logits.argsort(descending=True)[:4].numpy())
+    assert found.shape == (4, 4)
+    assert (found <= np.outer(found.diagonal(), found.diagonal()))[np.triu_indices(4, 1)].all()
+
+
+def test_of_a_training_with_groups_and_columns_that_are_sure(data: Any) -> None:
+    groups = [[1, 6], [2, 7, 8], [9, 3]]
+    selector = train(data, 4, feature_groups=groups, always_include=[0, 9], exclude=[5])
+    found = selector.co_inclusion()
+    owners = {column: unit for unit, group in enumerate([[1, 6], [2, 7, 8], [4], [10], [11]]) for column in group}
+    # The logits of groups come before those of single columns.
+    units = enumerated(selector._logits.double(), 2)
+    probability = dict(zip(found.columns.tolist(), found.shares.diagonal(), strict=True))
+    assert set(probability) == set(range(12)) - {5}
+    for a, i in enumerate(found.columns.tolist()):
+        for b, j in enumerate(found.columns.tolist()):
+            free = [owners[column] for column in (i, j) if column in owners]
+            expected = units[free[0], free[-1]] if free else 1.0
+            assert found.shares[a, b] == pytest.approx(expected, abs=1e-10)
+    np.testing.assert_allclose(found.shares.diagonal(), selector.inclusion_probabilities_[found.columns], rtol=1e-12)
+    assert (np.diff(found.shares.diagonal()) <= 0).all()
+    assert found.num_subsets is None
+    assert found.names.tolist() == [f"column {column}" for column in found.columns]
+    assert (found.columns.dtype, found.shares.dtype) == (np.int64, np.float64)
+    part = selector.co_inclusion(max_columns=3)
+    np.testing.assert_array_equal(part.columns, found.columns[:3])
+    np.testing.assert_array_equal(part.shares, found.shares[:3, :3])
+
+
+@pytest.mark.parametrize(
+    ("k", "parameters", "columns"),
+    [
+        (3, {"always_include": [2, 0, 11]}, [0, 2, 11]),
+        (12, {"always_include": range(12)}, list(range(12))),
+        (12, {}, list(range(12))),
+        (1, {"exclude": range(11)}, [11]),
+    ],
+)
+def test_of_a_training_without_a_choice(data: Any, k: int, parameters: Any, columns: list[int]) -> None:
+    selector = train(data, k, steps=5, **parameters)
+    found = selector.co_inclusion()
+    assert found.columns.tolist() == columns
+    assert (found.shares == 1.0).all()
+    (losses, *_) = panels(selector.plot())
+    assert losses.get_legend() is None
+
+
+def test_settings_after_the_fit_change_nothing(data: Any) -> None:
+    selector = train(data, steps=20)
+    before = selector.co_inclusion()
+    selector.set_params(n_features_to_select=5, always_include=[3])
+    np.testing.assert_array_equal(selector.co_inclusion().shares, before.shares)
+
+
 @pytest.mark.parametrize("method", ["co_inclusion", "plot"])
-def test_what_is_wrong_is_named(fitted: KSubsetSelector, method: str) -> None:
+@pytest.mark.parametrize("kind", ["fitted", "trained"])
+def test_what_is_wrong_is_named(kind: str, method: str, request: pytest.FixtureRequest) -> None:
+    fitted = request.getfixturevalue(kind)
     with pytest.raises(NotFittedError):
         getattr(clone(fitted), method)()
     with pytest.raises(ValueError, match="max_columns: expected 1 or more, got 0"):
@@ -177,7 +271,7 @@ def texts(labels: Any) -> list[str]:
     return [label.get_text() for label in labels]
 
 
-def check_bars(panel: Axes, selector: KSubsetSelector, number: int) -> None:
+def check_bars(panel: Axes, selector: KSubsetSelector | NeuralSubsetSelector, number: int) -> None:
     widths = [bar.get_width() for bar in panel.patches]
     np.testing.assert_allclose(widths, np.sort(selector.inclusion_probabilities_)[::-1][:number])
     columns = [int(name.removeprefix("column ")) for name in texts(panel.get_yticklabels())]
@@ -192,8 +286,12 @@ def check_shares(panel: Axes, expected: CoInclusion) -> None:
     np.testing.assert_array_equal(image.get_array(), expected.shares)
     assert image.get_clim() == (0, 1)
     assert texts(panel.get_xticklabels()) == texts(panel.get_yticklabels()) == expected.names.tolist()
-    number = expected.num_subsets
-    assert panel.get_title() == f"{number} subset{'s' if number > 1 else ''} as good as the best"
+    number, scale = expected.num_subsets, panel.figure.axes[-1].get_ylabel()
+    if number is None:
+        assert (panel.get_title(), scale) == ("learned distribution", "probability of both columns")
+    else:
+        assert panel.get_title() == f"{number} subset{'s' if number > 1 else ''} as good as the best"
+        assert scale == "share of them with both columns"
 
 
 def test_the_figure_of_one_size(fitted: KSubsetSelector) -> None:
@@ -223,6 +321,39 @@ def test_the_figure_of_several_sizes(sizes: KSubsetSelector) -> None:
     assert probabilities.get_title() == "the 3 likeliest of 12 columns"
     check_bars(probabilities, sizes, 3)
     check_shares(shares, sizes.co_inclusion(max_columns=3))
+
+
+def test_the_figure_of_a_training(trained: NeuralSubsetSelector) -> None:
+    losses, probabilities, shares = panels(trained.plot(max_columns=5))
+    curve, chosen = losses.lines
+    np.testing.assert_array_equal(curve.get_xydata(), np.stack([trained.history_["step"], trained.history_["loss"]], 1))
+    assert list(chosen.get_xdata()) == [60, 60]
+    assert texts(losses.get_legend().get_texts()) == ["columns chosen"]
+    assert probabilities.get_title() == "the 5 likeliest of 12 columns"
+    check_bars(probabilities, trained, 5)
+    check_shares(shares, trained.co_inclusion(max_columns=5))
+    assert texts(probabilities.get_yticklabels()) == texts(shares.get_yticklabels())
+
+
+def test_the_figure_of_a_training_that_was_ended(data: Any) -> None:
+    selector = train(data, callbacks=lambda progress: progress.step >= 4)
+    losses, *_ = panels(selector.plot())
+    assert len(losses.lines) == 1
+    assert losses.get_legend() is None
+
+
+def test_losses_of_several_decades(trained: NeuralSubsetSelector) -> None:
+    selector = copy(trained)
+    selector.history_ = {"step": np.array([1, 2, 3]), "loss": np.array([20.0, 1.0, 0.5])}
+    assert panels(selector.plot())[0].get_yscale() == "log"
+    selector.history_["loss"][2] = -0.5
+    assert panels(selector.plot())[0].get_yscale() == "linear"
+
+
+def test_a_training_that_was_interrupted_before_the_first_loss(trained: NeuralSubsetSelector) -> None:
+    selector = copy(trained)
+    selector.history_ = {name: values[:0] for name, values in trained.history_.items()}
+    assert len(panels(selector.plot())) == 2
 
 
 def test_a_notebook_shows_the_figure(fitted: KSubsetSelector) -> None:

@@ -114,14 +114,26 @@ class Choice:
         """Values of the columns `(n)` as values of the free units: of a unit the largest."""
         return np.array([values[self.members[unit]].max() for unit in self.free.tolist()])
 
+    def owners(self) -> NDArray[np.int64]:
+        """Place of each column's unit among the free ones, and next to them that of all always kept, and of no unit.
+
+        Behind values of the free units, a 1 and a 0 are then those of the columns that are kept always, and never.
+
+        Shapes:
+            -> `(n)`.
+        """
+        free = len(self.free)
+        owners = np.full(self.num_columns, free + 1, dtype=np.int64)
+        for unit in self.always.tolist():
+            owners[self.members[unit]] = free
+        for place, unit in enumerate(self.free.tolist()):
+            owners[self.members[unit]] = place
+        return owners
+
     def spread(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
         """Values of the free units as values of the columns, `(n)`: 1 where always kept, 0 where never."""
-        result = np.zeros(self.num_columns)
-        for unit in self.always.tolist():
-            result[self.members[unit]] = 1.0
-        for unit, value in zip(self.free.tolist(), values.tolist(), strict=True):
-            result[self.members[unit]] = value
-        return result
+        spread: NDArray[np.float64] = np.append(values, [1.0, 0.0])[self.owners()]
+        return spread
 
 
 class Units:

@@ -4,7 +4,7 @@ import warnings
 from collections.abc import Callable, Sequence
 from copy import deepcopy
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import joblib
 import numpy as np
@@ -22,16 +22,21 @@ from sklearn.utils import (
     gen_batches,
 )
 from sklearn.utils.metaestimators import available_if
-from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
+from sklearn.utils.validation import _check_feature_names_in, _check_sample_weight, check_is_fitted, validate_data
 from torch import Tensor, nn
 
 from ksubset.estimators import Estimator, LeaveOneOut
+from ksubset.extras import require
 from ksubset.selection.arguments import check_integer, check_positive, listed_callbacks, tell
 from ksubset.selection.columns import Choice, SupportMixin, Units, is_constant, take_rows
 from ksubset.selection.networks import check_outputs, new_network
+from ksubset.selection.report import CoInclusion, check_limit, joint_probabilities, likeliest
 from ksubset.selection.rows import Batches, Scaling, rows_of
 from ksubset.selection.targets import Data, Target, target_of, task_of
 from ksubset.selection.training import Recipe, Training, clipped, load, save, seeded
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 __all__ = ["NeuralSubsetSelector"]
 
@@ -190,10 +195,58 @@ class NeuralSubsetSelector(SupportMixin, BaseEstimator):  # type: ignore[misc]
         self.history_ = {name: np.array(values) for name, values in training.history.items()}
         self._target: Any = goal
         self._scaling, self._logits = scaling, training.logits.detach().cpu()
+        self._size, self._owners, self._selecting = choice.size, choice.owners(), training.selecting
         # What is left of the training would only make pickles larger.
         goal.encoded = None
         self.module_.zero_grad()
         return self
+
+    def co_inclusion(self, *, max_columns: int = 30) -> CoInclusion:
+        """Probabilities of each two columns to be in a subset together, exact under the learned distribution.
+
+        It has a logit for each column, or group, and none for pairs: the columns of a group are always together, and
+        any others no more often than if they were independent. Two that compete for the same place have
+        probabilities of about 1/2 each, and are seldom together where the other places are taken for sure.
+
+        Arguments:
+            max_columns: Columns in the result at most, the likeliest; those that are in no subset are left out.
+
+        Raises:
+            TypeError, ValueError: `max_columns` is no integer, or less than 1.
+            sklearn.exceptions.NotFittedError: There has been no fit.
+        """
+        check_is_fitted(self)
+        check_limit(max_columns)
+        columns = likeliest(self.inclusion_probabilities_, self.support_, max_columns)
+        columns = columns[self.inclusion_probabilities_[columns] > 0]
+        joint = joint_probabilities(self._logits.double(), self._size, self._owners, columns)
+        return CoInclusion(columns, _check_feature_names_in(self)[columns], joint, None)
+
+    def plot(self, *, max_columns: int = 20) -> "Figure":
+        """Draw what was found: the loss over the steps, inclusion probabilities, and `co_inclusion`.
+
+        Losses before and after the columns were chosen differ in kind: at first the network sees more columns than k,
+        then various subsets, and at last, from the dashed line on, those alone that are kept. These are orange. The
+        figure is none of pyplot's: a notebook shows it where it is the value of a cell, `figure.savefig` writes it to a
+        file, and nothing has to be closed.
+
+        Arguments:
+            max_columns: Columns in a panel at most, the likeliest.
+
+        Returns:
+            A `matplotlib.figure.Figure`.
+
+        Raises:
+            ImportError: matplotlib is missing.
+            TypeError, ValueError: `max_columns` is no integer, or less than 1.
+            sklearn.exceptions.NotFittedError: There has been no fit.
+        """
+        together = self.co_inclusion(max_columns=max_columns)
+        figure: Figure = require("ksubset.selection.plotting", "selection").draw_training(
+            self.history_, self._selecting, self.support_, self.inclusion_probabilities_,
+            _check_feature_names_in(self), together, max_columns,
+        )  # fmt: skip
+        return figure
 
     def _recipe(self) -> Recipe:
         estimator = LeaveOneOut() if self.gradient_estimator is None else self.gradient_estimator

@@ -2,7 +2,8 @@
 
 import io
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -14,9 +15,9 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullLocator
 from numpy.typing import NDArray
 
-from ksubset.selection.report import CoInclusion
+from ksubset.selection.report import CoInclusion, likeliest
 
-__all__ = ["Report", "draw"]
+__all__ = ["Report", "draw_search", "draw_training"]
 
 # Two of Okabe and Ito's colours, told apart by colour-blind readers too.
 _KEPT, _OTHER = "#D55E00", "#0072B2"
@@ -33,7 +34,7 @@ class Report(Figure):
         return content.getvalue()
 
 
-def draw(
+def draw_search(
     path: Mapping[str, NDArray[Any]], kept: int, names: NDArray[np.object_], together: CoInclusion, max_columns: int
 ) -> Figure:
     """Score of each size if there are several, inclusion probabilities, and co-inclusion.
@@ -45,20 +46,57 @@ def draw(
         together: Of the subsets that are as good as the best.
         max_columns: Bars, at most.
     """
-    support, probabilities = path["support"][kept], path["inclusion_probabilities"][kept]
-    # Of those as likely, what is kept comes first.
-    bars = np.lexsort((~support, -probabilities))[:max_columns]
     several = len(path["n_features_to_select"]) > 1
+    support, probabilities = path["support"][kept], path["inclusion_probabilities"][kept]
+    first = partial(_scores, path=path, kept=kept) if several else None
+    return _draw(first, support, probabilities, names, together, max_columns)
+
+
+def draw_training(
+    history: Mapping[str, NDArray[Any]],
+    selecting: int,
+    support: NDArray[np.bool_],
+    probabilities: NDArray[np.float64],
+    names: NDArray[np.object_],
+    together: CoInclusion,
+    max_columns: int,
+) -> Figure:
+    """Loss over the steps if there is any, inclusion probabilities, and co-inclusion.
+
+    Arguments:
+        history: Of a selector.
+        selecting: Steps after which the network is trained alone; there may have been fewer.
+        support: The columns that are kept, `(n)`.
+        probabilities: Of each column to be in a subset, `(n)`.
+        names: Of all columns, `(n)`.
+        together: Of the learned distribution.
+        max_columns: Bars, at most.
+    """
+    # A training that is interrupted may have told of no loss yet.
+    first = partial(_losses, history=history, selecting=selecting) if len(history["step"]) else None
+    return _draw(first, support, probabilities, names, together, max_columns)
+
+
+def _draw(
+    first: Callable[[Axes], None] | None,
+    support: NDArray[np.bool_],
+    probabilities: NDArray[np.float64],
+    names: NDArray[np.object_],
+    together: CoInclusion,
+    max_columns: int,
+) -> Figure:
+    """What both figures have, beside a panel that they do not share."""
+    bars = likeliest(probabilities, support, max_columns)
     known = _labels(names, np.union1d(bars, together.columns))
     labels, crossed = ([known[column] for column in shown.tolist()] for shown in (bars, together.columns))
     side = max(3.0, _ROW * len(crossed)) + _CHARACTER * max(map(len, crossed))
-    widths = [4.4] * several + [3.0 + _CHARACTER * max(map(len, labels)), side + 1.2]
+    widths = [4.4] * (first is not None) + [3.0 + _CHARACTER * max(map(len, labels)), side + 1.2]
     height = max(3.4, 0.9 + _ROW * len(bars), side + 0.5)
     figure = Report(figsize=(sum(widths), height), layout="constrained")
     # Each panel has its own room, or long names under one would shorten all.
     panels = [part.subplots() for part in figure.subfigures(1, len(widths), width_ratios=widths, squeeze=False)[0]]
-    if several:
-        _scores(panels[0], path, kept)
+    if first is not None:
+        first(panels[0])
     _probabilities(panels[-2], probabilities[bars], labels, support[bars])
     shown = f"the {len(bars)} likeliest of {len(names):,}" if len(bars) < len(names) else "all"
     panels[-2].set_title(f"{shown} columns", fontsize="medium")
@@ -88,6 +126,19 @@ def _scores(panel: Axes, path: Mapping[str, NDArray[Any]], kept: int) -> None:
     panel.grid(alpha=0.3)
 
 
+def _losses(panel: Axes, history: Mapping[str, NDArray[Any]], selecting: int) -> None:
+    steps, losses = history["step"], history["loss"]
+    panel.plot(steps, losses, color=_OTHER, marker="o", markersize=3, linewidth=1.3)
+    if 0 < selecting < steps[-1]:
+        panel.axvline(selecting, color="0.5", linewidth=1, linestyle="--", label="columns chosen")
+        panel.legend(fontsize="small")
+    if 0 < 10 * losses.min() < losses.max():
+        panel.set_yscale("log")
+    panel.set(xlabel="step", ylabel="loss")
+    panel.set_title("loss of the network", fontsize="medium")
+    panel.grid(alpha=0.3)
+
+
 def _probabilities(
     panel: Axes, probabilities: NDArray[np.float64], labels: Sequence[str], support: NDArray[np.bool_]
 ) -> None:
@@ -105,8 +156,13 @@ def _shares(panel: Axes, together: CoInclusion, labels: Sequence[str], support: 
     _name(panel.xaxis, labels, support, rotation=90)
     _name(panel.yaxis, labels, support)
     number = together.num_subsets
-    panel.set_title(f"{number:,} subset{'' if number == 1 else 's'} as good as the best", fontsize="medium")
-    panel.figure.colorbar(image, ax=panel, label="share of them with both columns")
+    if number is None:
+        title, scale = "learned distribution", "probability of both columns"
+    else:
+        title = f"{number:,} subset{'' if number == 1 else 's'} as good as the best"
+        scale = "share of them with both columns"
+    panel.set_title(title, fontsize="medium")
+    panel.figure.colorbar(image, ax=panel, label=scale)
 
 
 def _name(axis: Axis, labels: Sequence[str], support: NDArray[np.bool_], **style: Any) -> None:

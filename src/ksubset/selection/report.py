@@ -1,18 +1,26 @@
-"""What the subsets that are as good as the best have in common."""
+"""What the subsets that a selector found good have in common."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
+from torch import Tensor
 
-__all__ = ["CoInclusion", "as_good_as_the_best", "check_limit", "co_inclusion"]
+from ksubset.numerics import inclusion_probabilities
+
+__all__ = ["CoInclusion", "as_good_as_the_best", "check_limit", "co_inclusion", "joint_probabilities", "likeliest"]
 
 
 @dataclass(frozen=True)
 class CoInclusion:
-    """Which columns stand together, or for each other, among the subsets that are as good as the best.
+    """Which columns stand together, or for each other, among the subsets that a selector found good.
+
+    Of a `KSubsetSelector` these are the subsets that are as good as the best, and each counts the same; of a
+    `NeuralSubsetSelector` those of the learned distribution, and each counts as much as it is likely, so that shares
+    are probabilities.
 
     A column that is in all of them has no substitute. Two that are often in one, and in few together, stand for each
     other; two whose common share is that of each come as a pair.
@@ -22,13 +30,13 @@ class CoInclusion:
         names: Of these columns, `(m)`, strings.
         shares: Share of the subsets that hold both of two columns, on the diagonal of those that hold the one,
             `(m, m)`, float64.
-        num_subsets: How many subsets are as good as the best.
+        num_subsets: How many subsets are as good as the best; None of a learned distribution, which has them all.
     """
 
     columns: NDArray[np.int64]
     names: NDArray[np.object_]
     shares: NDArray[np.float64]
-    num_subsets: int
+    num_subsets: int | None
 
 
 def check_limit(max_columns: Any) -> None:
@@ -41,6 +49,17 @@ def check_limit(max_columns: Any) -> None:
         raise TypeError(f"max_columns: expected an integer, got {max_columns!r}")
     if max_columns < 1:
         raise ValueError(f"max_columns: expected 1 or more, got {max_columns}")
+
+
+def likeliest(probabilities: NDArray[np.float64], support: NDArray[np.bool_], max_columns: int) -> NDArray[np.int64]:
+    """Columns of the largest inclusion probabilities, descending; of those as likely what is kept comes first.
+
+    Arguments:
+        probabilities: Of all columns, `(n)`.
+        support: The columns that are kept, `(n)`.
+        max_columns: Columns to return, at most.
+    """
+    return np.lexsort((~support, -probabilities))[:max_columns]
 
 
 def as_good_as_the_best(
@@ -88,3 +107,42 @@ def co_inclusion(subsets: Sequence[NDArray[np.int64]], names: NDArray[np.object_
     members[owners[held], rank[places][held]] = 1.0
     found = occurring[order]
     return CoInclusion(found, names[found], members.T @ members / len(subsets), len(subsets))
+
+
+def joint_probabilities(
+    logits: Tensor, size: int, owners: NDArray[np.int64], columns: NDArray[np.int64]
+) -> NDArray[np.float64]:
+    r"""Probability of each two of some columns to be in a subset together, on the diagonal of the one.
+
+    Exact, as :math:`\pi_{il} = \pi_i \, \pi_{l \mid i}`: given that i is in the subset, the rest of it is a
+    (k-1)-subset of the others. No matrix of all columns is made: it takes O(n) memory, and O(mn) time.
+
+    Arguments:
+        logits: Of the free units, `(u)`, float64.
+        size: Free units in a subset, k.
+        owners: As `Choice.owners`, `(n)`.
+        columns: Some of positive probability, `(m)`.
+
+    Returns:
+        `(m, m)`, symmetric.
+    """
+    units, places = np.unique(owners[columns], return_inverse=True)
+    single = _with_certain(logits, size)
+    joint = np.empty((len(units), len(units)))
+    for row, unit in enumerate(units.tolist()):
+        given = single
+        if unit < len(logits):
+            others = logits.clone()
+            others[unit] = -torch.inf
+            given = _with_certain(others, size - 1)
+            given[unit] = 1.0
+        joint[row] = single[unit] * given[units]
+    # The two ways to a pair differ by rounding.
+    symmetric = (joint + joint.T) / 2
+    return symmetric[places[:, None], places]
+
+
+def _with_certain(logits: Tensor, size: int) -> NDArray[np.float64]:
+    """Inclusion probabilities of units, and behind them those of what is always in, and never."""
+    probabilities = inclusion_probabilities(logits, size).numpy() if len(logits) else np.empty(0)
+    return np.append(probabilities, [1.0, 0.0])

@@ -260,7 +260,7 @@ class KSubsetSelector(SupportMixin, MetaEstimatorMixin, BaseEstimator):  # type:
             sklearn.exceptions.NotFittedError: There has been no fit.
         """
         together = self.co_inclusion(max_columns=max_columns)
-        figure: Figure = require("ksubset.selection.plotting", "selection").draw(
+        figure: Figure = require("ksubset.selection.plotting", "selection").draw_search(
             self.path_, self._kept, _check_feature_names_in(self), together, max_columns
         )
         return figure

@@ -123,10 +123,11 @@ class Training:
         )
         free = len(choice.free)
         # All or none of the units is no choice.
-        self._selecting = round(_SELECTING * recipe.steps) if 0 < choice.size < free else 0
+        self.selecting = round(_SELECTING * recipe.steps) if 0 < choice.size < free else 0
+        """Steps after which the network is trained alone."""
         largest = max(choice.size, min(_LARGEST, free // 2))
-        self._size = ExponentialSchedule(largest, choice.size, _UNTIL) if self._selecting else None
-        owners = _owners(choice)
+        self._size = ExponentialSchedule(largest, choice.size, _UNTIL) if self.selecting else None
+        owners = torch.from_numpy(choice.owners())
         self._owners = None if torch.equal(owners, torch.arange(free)) else owners.to(device)
         self._fixed = torch.tensor([1.0, 0.0], device=device)
         self.step = 0
@@ -160,9 +161,9 @@ class Training:
 
     def _step(self) -> Tensor:
         """One step of the optimizer; returns the mean loss."""
-        selecting = self.step < self._selecting
+        selecting = self.step < self.selecting
         of_logits, of_network = self._optimizer.param_groups
-        of_logits["lr"] = self.recipe.logits_learning_rate * _cosine(self.step / max(self._selecting, 1))
+        of_logits["lr"] = self.recipe.logits_learning_rate * _cosine(self.step / max(self.selecting, 1))
         of_network["lr"] = self.recipe.learning_rate * _cosine(self.step / self.recipe.steps)
         # Masks regularise enough, and decaying weights would not learn what columns say only together.
         of_network["weight_decay"] = 0.0 if selecting else self._decay
@@ -195,7 +196,7 @@ class Training:
         """Free units in the subsets of a step."""
         if self._size is None:
             return self.choice.size
-        return self._size.rounded(min(step / self._selecting, 1.0))
+        return self._size.rounded(min(step / self.selecting, 1.0))
 
     def _columns(self, subsets: Tensor) -> Tensor:
         """Subsets of the free units `(..., u)` as columns `(..., n)`."""
@@ -207,8 +208,7 @@ class Training:
         """Inclusion probabilities of the free units, in the distribution that has been learned, `(u)`."""
         if not len(self.logits):
             return np.empty(0)
-        mean = KSubset(self.choice.size, self.logits.detach(), validate_args=False).mean
-        return mean.double().cpu().numpy()
+        return KSubset(self.choice.size, self.logits.detach().double(), validate_args=False).mean.cpu().numpy()
 
     def mode(self) -> Tensor:
         """The likeliest subset of the free units, `(u)`."""
@@ -292,17 +292,6 @@ def seeded(device: torch.device, seed: int) -> Iterator[None]:
             with torch.cuda.device(device):
                 torch.cuda.manual_seed(seed)
         yield
-
-
-def _owners(choice: Choice) -> Tensor:
-    """The place of each column's unit among the free ones, and behind them of a 1 (always kept) and a 0 (never)."""
-    free = len(choice.free)
-    owners = torch.full((choice.num_columns,), free + 1)
-    for unit in choice.always.tolist():
-        owners[choice.members[unit]] = free
-    for place, unit in enumerate(choice.free.tolist()):
-        owners[choice.members[unit]] = place
-    return owners
 
 
 def _cosine(share: float) -> float:
