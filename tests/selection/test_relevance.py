@@ -69,6 +69,21 @@ def test_missing_numbers_count_as_the_mean(numbers: tuple[Any, Any]) -> None:
     assert relevance(nullable, np.arange(200.0), classify=False)[0] == 8.0
 
 
+def test_a_copy_of_the_target_is_as_sure_as_can_be(numbers: tuple[Any, Any]) -> None:
+    X, y = numbers
+    for copy in (y, -3 * y + 0.1, X[:, 0] / 7):
+        assert relevance(np.stack([copy, X[:, 1]], 1), copy, classify=False)[0] == 8
+
+
+def test_of_many_rows_some_are_enough() -> None:
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((20_000, 3))
+    y = (X[:, 0] + 20 * rng.standard_normal(20_000) > 0).astype(int)
+    # Of rows in order the first ones would be of one class.
+    order = np.argsort(y)
+    assert relevance(X[order], y[order], classify=True)[0] > 1
+
+
 def test_of_several_targets_the_strongest_counts(numbers: tuple[Any, Any]) -> None:
     X, y = numbers
     both = np.stack([y, X[:, 2]], 1)

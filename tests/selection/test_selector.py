@@ -18,7 +18,7 @@ from sklearn.cluster import KMeans
 from sklearn.compose import make_column_selector, make_column_transformer
 from sklearn.datasets import load_diabetes, load_iris
 from sklearn.ensemble import HistGradientBoostingClassifier
-from sklearn.feature_selection import SelectorMixin
+from sklearn.feature_selection import SelectorMixin, SequentialFeatureSelector
 from sklearn.impute import SimpleImputer
 from sklearn.linear_model import LinearRegression, LogisticRegression, Ridge
 from sklearn.model_selection import GridSearchCV, GroupKFold, GroupShuffleSplit, KFold, TimeSeriesSplit, check_cv
@@ -165,6 +165,16 @@ def test_exclusive_or_of_two_of_twenty(seed: int) -> None:
     X = np.random.default_rng(seed).integers(0, 2, (200, 20))
     fitted = selector(max_evaluations=None, cv=5, random_state=seed).fit(X, X[:, 4] ^ X[:, 11])
     assert fitted.get_support(indices=True).tolist() == [4, 11]
+
+
+def test_forward_selection_fails_where_two_columns_count_together() -> None:
+    """On the data of the twenty searches above, which all find both: here a first column is chosen by luck."""
+    found = 0
+    for seed in range(20):
+        X = np.random.default_rng(seed).integers(0, 2, (200, 20))
+        forward = SequentialFeatureSelector(TREE, n_features_to_select=2, cv=5).fit(X, X[:, 4] ^ X[:, 11])
+        found += forward.get_support(indices=True).tolist() == [4, 11]
+    assert found <= 5
 
 
 def test_a_constant_column_is_no_choice() -> None:  # mifs#5; probatus#229

@@ -17,7 +17,7 @@ from sklearn.utils.parallel import Parallel, delayed
 from sklearn.utils.validation import _check_method_params
 
 from ksubset.files import write
-from ksubset.selection.columns import Choice, take_columns, take_rows
+from ksubset.selection.columns import Choice, column_by_column, take_columns, take_rows
 
 __all__ = ["CrossValidation", "Scores", "fresh_splitters"]
 
@@ -122,9 +122,8 @@ class CrossValidation:
         n_jobs: int | None,
         scores: Scores | None,
     ) -> None:
-        # Columns are what is taken, again and again, so they had better lie together.
-        data = np.asfortranarray(data) if isinstance(data, np.ndarray) else data
-        self._model, self._scorer, self._data, self._target = estimator, scorer, data, target
+        self._model, self._scorer, self._target = estimator, scorer, target
+        self._data = column_by_column(data)
         self.num_folds, self.num_fresh, self._folds = len(folds), len(fresh), [*folds, *fresh]
         self._fit_params, self._score_params, self._scores = fit_params, score_params, scores
         self._alone = effective_n_jobs(n_jobs) == 1
