@@ -68,7 +68,7 @@ def beside_the_model(work: Callable[[], int]) -> tuple[float, float]:
 
 def main() -> None:
     print(f"# {K} of {COLUMNS:,} columns, logistic regression of ten classes\n\n{machine()}\n")
-    print("Milliseconds of one core for each evaluation, of which the selector makes 10,000. Memory is that of the process.\n")
+    print("Milliseconds of one core for each evaluation, of which the selector makes 10,000.\n")
     print(
         "| rows | the model | the selector | share | `cross_val_score` beside the model | peak memory | columns found |"
     )
