@@ -134,14 +134,14 @@ def test_smoke_and_nothing_is_measured_twice(tmp_path: Path, monkeypatch: pytest
 
 
 def test_ctrl_c_keeps_finished_problems(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    finished = cli._measure
+    finished = cli.lab._measure
 
     def interrupted(console: Any, name: str, settings: report.Settings) -> report.Result:
         if name == "quadratic":
             raise KeyboardInterrupt
         return finished(console, name, settings)
 
-    monkeypatch.setattr(cli, "_measure", interrupted)
+    monkeypatch.setattr(cli.lab, "_measure", interrupted)
     names = ("--problem", "threshold", "--problem", "quadratic")
     result = invoke(*names, "--smoke", "--samples", "2", "--repeats", "5", "--out", tmp_path)
     assert result.exit_code == 130
