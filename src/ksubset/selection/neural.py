@@ -30,7 +30,7 @@ from ksubset.extras import require
 from ksubset.selection.arguments import check_integer, check_positive, listed_callbacks, tell
 from ksubset.selection.columns import Choice, SupportMixin, Units, is_constant, take_rows
 from ksubset.selection.networks import check_outputs, new_network
-from ksubset.selection.report import CoInclusion, check_limit, joint_probabilities, likeliest
+from ksubset.selection.report import CoInclusion, joint_probabilities, likeliest
 from ksubset.selection.rows import Batches, Scaling, rows_of
 from ksubset.selection.targets import Data, Target, target_of, task_of
 from ksubset.selection.training import Recipe, Training, clipped, load, save, seeded
@@ -216,7 +216,7 @@ class NeuralSubsetSelector(SupportMixin, BaseEstimator):  # type: ignore[misc]
             sklearn.exceptions.NotFittedError: There has been no fit.
         """
         check_is_fitted(self)
-        check_limit(max_columns)
+        check_integer("max_columns", max_columns, 1)
         columns = likeliest(self.inclusion_probabilities_, self.support_, max_columns)
         columns = columns[self.inclusion_probabilities_[columns] > 0]
         joint = joint_probabilities(self._logits.double(), self._size, self._owners, columns)

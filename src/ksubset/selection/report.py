@@ -11,7 +11,7 @@ from torch import Tensor
 
 from ksubset.numerics import inclusion_probabilities
 
-__all__ = ["CoInclusion", "as_good_as_the_best", "check_limit", "co_inclusion", "joint_probabilities", "likeliest"]
+__all__ = ["CoInclusion", "as_good_as_the_best", "co_inclusion", "joint_probabilities", "likeliest"]
 
 
 @dataclass(frozen=True)
@@ -37,18 +37,6 @@ class CoInclusion:
     names: NDArray[np.object_]
     shares: NDArray[np.float64]
     num_subsets: int | None
-
-
-def check_limit(max_columns: Any) -> None:
-    """Refuse what is no number of columns.
-
-    Raises:
-        TypeError, ValueError: It is no integer, or less than 1.
-    """
-    if isinstance(max_columns, bool) or not isinstance(max_columns, int | np.integer):
-        raise TypeError(f"max_columns: expected an integer, got {max_columns!r}")
-    if max_columns < 1:
-        raise ValueError(f"max_columns: expected 1 or more, got {max_columns}")
 
 
 def likeliest(probabilities: NDArray[np.float64], support: NDArray[np.bool_], max_columns: int) -> NDArray[np.int64]:

@@ -26,7 +26,7 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import _check_feature_names_in, check_is_fitted, validate_data
 
 from ksubset.extras import require
-from ksubset.selection.arguments import listed_callbacks, tell
+from ksubset.selection.arguments import check_integer, listed_callbacks, tell
 from ksubset.selection.columns import SupportMixin, Units, is_constant, is_dataframe, take_columns
 from ksubset.selection.evaluation import CrossValidation, Scores, fresh_splitters
 from ksubset.selection.outcome import (
@@ -39,7 +39,7 @@ from ksubset.selection.outcome import (
     within_one_standard_error,
 )
 from ksubset.selection.relevance import relevance
-from ksubset.selection.report import CoInclusion, as_good_as_the_best, check_limit, co_inclusion
+from ksubset.selection.report import CoInclusion, as_good_as_the_best, co_inclusion
 from ksubset.selection.search import ROUNDS, Search
 
 if TYPE_CHECKING:
@@ -235,7 +235,7 @@ class KSubsetSelector(SupportMixin, MetaEstimatorMixin, BaseEstimator):  # type:
             Research 20(177), https://jmlr.org/papers/v20/18-760.html.
         """
         check_is_fitted(self)
-        check_limit(max_columns)
+        check_integer("max_columns", max_columns, 1)
         size = self.path_["n_features_to_select"][self._kept]
         best = as_good_as_the_best(self.cv_results_, size, self.support_)
         return co_inclusion(best, _check_feature_names_in(self), max_columns)
