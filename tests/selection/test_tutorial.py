@@ -29,11 +29,15 @@ def test_what_the_text_says(monkeypatch: pytest.MonkeyPatch, capsys: pytest.Capt
     sizes, scores = (names["selector"].path_[name].tolist() for name in ("n_features_to_select", "mean_test_score"))
     assert sizes[scores.index(max(scores))] == 5
     probabilities = dict(zip(names["X"].columns, names["selector"].inclusion_probabilities_, strict=True))
-    assert 0.2 < probabilities["orders"] < 0.5 < probabilities["parcels"] < 1
+    assert probabilities["newsletter"] < 0.4
+    assert probabilities["parcels"] > 0.8
 
     together = names["selector"].co_inclusion()
-    assert together.num_subsets == 1
-    assert set(together.names) == set(TRUE)
+    assert together.num_subsets == 2
+    assert set(together.names) == {*TRUE, "parcels"}
+    shares = pd.DataFrame(together.shares, together.names, together.names)
+    assert shares.loc["orders", "parcels"] == 0
+    assert all(shares.loc[name, name] == 1 for name in TRUE if name != "orders")
 
     # Behind the selected columns, in standard errors of the difference.
     comparison = names["comparison"]
