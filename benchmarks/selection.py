@@ -42,8 +42,8 @@ from sklearn.preprocessing import StandardScaler, minmax_scale
 from sklearn.tree import DecisionTreeClassifier
 from timing import machine
 
+from ksubset._support.files import write
 from ksubset.experiments.datasets import load
-from ksubset.files import write
 from ksubset.selection import KSubsetSelector, NeuralSubsetSelector
 
 FOLDS = 3

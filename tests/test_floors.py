@@ -9,17 +9,16 @@ SOURCE = Path(__file__).parents[1] / "src" / "ksubset"
 # What each part may import of the package, besides itself.
 ALLOWED = {
     "numerics": set(),
-    "distribution": {"numerics"},
-    "estimators": {"numerics", "distribution"},
-    "extras": set(),
-    "files": set(),
-    "experiments": {"", "schedules", "numerics", "distribution", "estimators", "extras", "files"},
-    "lab": {"", "numerics", "distribution", "estimators", "extras", "files"},
-    "selection": {"schedules", "numerics", "distribution", "estimators", "extras", "files"},
-    "nn": {"numerics", "distribution", "estimators"},
-    "cli": {"", "experiments", "lab", "selection", "files"},
+    "_support": set(),
+    "distributions": {"numerics"},
+    "estimators": {"numerics", "distributions"},
+    "experiments": {"", "_support", "schedules", "numerics", "distributions", "estimators"},
+    "lab": {"", "_support", "numerics", "distributions", "estimators"},
+    "selection": {"_support", "schedules", "numerics", "distributions", "estimators"},
+    "nn": {"numerics", "distributions", "estimators"},
+    "cli": {"", "_support", "experiments", "lab", "selection"},
     "schedules": set(),
-    "": {"distribution", "estimators", "schedules"},
+    "": {"distributions", "estimators", "schedules"},
 }
 FILES = sorted(SOURCE.rglob("*.py"))
 

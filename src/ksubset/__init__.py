@@ -1,7 +1,7 @@
 """Learning with k-subsets: exactly k of n items, chosen inside a model that is trained by gradients."""
 
 from ksubset import estimators
-from ksubset.distribution import KSubset
+from ksubset.distributions.ksubset import KSubset
 from ksubset.estimators import *  # noqa: F403 - a new estimator is exported in one place
 from ksubset.schedules import ExponentialSchedule, LinearSchedule
 

@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor, nn
 
-from ksubset.distribution import KSubset
+from ksubset.distributions.ksubset import KSubset
 from ksubset.estimators import Estimator
 from ksubset.numerics.checks import check_size
 

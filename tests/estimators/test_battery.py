@@ -185,7 +185,7 @@ def test_leave_one_out_computes_no_normaliser(monkeypatch: pytest.MonkeyPatch) -
     def fail(*arguments: object) -> None:
         raise AssertionError("the normaliser was computed")
 
-    monkeypatch.setattr("ksubset.distribution.moments", fail)
+    monkeypatch.setattr("ksubset.distributions.ksubset.moments", fail)
     logits = torch.zeros(5, requires_grad=True)
     expectation(lambda z: z[..., 0], KSubset(2, logits), LeaveOneOut(), 4).backward()
     with pytest.raises(AssertionError, match="normaliser was computed"):

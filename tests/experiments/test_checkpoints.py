@@ -20,7 +20,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from ksubset import files
+from ksubset._support import files
 from ksubset.experiments import checkpoints, datasets, records, runner, training
 from ksubset.experiments.checkpoints import Checkpoint
 from ksubset.experiments.config import RunConfig

@@ -40,7 +40,7 @@ def lab(
 
     Example: ksubset lab --problem toy --problem quadratic
     """
-    from ksubset import files
+    from ksubset._support import files
     from ksubset.lab import problems, report
 
     settings = report.Settings(repeats=repeats)

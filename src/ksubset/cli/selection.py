@@ -12,7 +12,7 @@ from ksubset.cli.console import app, bar, clear_errors, once, one_thread, say
 
 if TYPE_CHECKING:
     from ksubset.selection import Progress
-    from ksubset.selection.tabular import Selection
+    from ksubset.selection.tabular.select import Selection
 
 __all__: list[str] = []
 
@@ -78,7 +78,7 @@ def select(
 
     Example: ksubset select data.csv --target y --k 10 --out selected.csv
     """
-    from ksubset.selection import tabular
+    from ksubset.selection.tabular import select as tabular
 
     sizes = _sizes(k)
     frame = tabular.read(data)

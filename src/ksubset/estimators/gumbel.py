@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
-from ksubset.distribution import KSubset
+from ksubset.distributions.ksubset import KSubset
 from ksubset.estimators.base import Estimator
 from ksubset.numerics.topk import gumbel_keys, relaxed_top_k, top_k
 

@@ -15,7 +15,7 @@ from collections.abc import Callable, Mapping
 import torch
 from torch import Tensor
 
-from ksubset.distribution import KSubset
+from ksubset.distributions.ksubset import KSubset
 from ksubset.estimators.base import Estimator
 
 __all__ = ["Hybrid", "ReplayedSlope", "Slope", "SlopeAtMean", "SlopeAtSamples"]

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from ksubset.distribution import KSubset
+from ksubset.distributions.ksubset import KSubset
 from ksubset.estimators.base import Estimator
 from ksubset.numerics.checks import all_known
 from ksubset.numerics.tilt import sizes

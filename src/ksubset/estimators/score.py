@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from ksubset.distribution import KSubset
+from ksubset.distributions.ksubset import KSubset
 from ksubset.estimators.base import Estimator
 
 __all__ = ["LeaveOneOut", "ScoreFunction"]

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from ksubset.distribution import KSubset
+from ksubset.distributions.ksubset import KSubset
 from ksubset.estimators.base import Estimator
 from ksubset.numerics.distinct import first_two, sample_distinct
 from ksubset.numerics.quadrature import log_density

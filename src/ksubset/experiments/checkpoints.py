@@ -13,9 +13,9 @@ from typing import Any
 from filelock import FileLock, Timeout
 from torch import Tensor
 
-from ksubset import files
+from ksubset._support import files
+from ksubset._support.extras import require
 from ksubset.experiments.config import RunConfig
-from ksubset.extras import require
 
 __all__ = ["Checkpoint", "exclusive", "load", "remove", "save"]
 

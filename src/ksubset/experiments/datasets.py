@@ -18,7 +18,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ksubset.extras import require
+from ksubset._support.extras import require
 
 __all__ = ["SETS", "DataSplit", "IdxFile", "IdxSet", "Source", "find", "load", "load_idx"]
 

@@ -7,8 +7,8 @@ from typing import Any, Self
 
 import torch
 
+from ksubset._support.extras import require
 from ksubset.experiments.training import Training
-from ksubset.extras import require
 
 __all__ = ["TensorBoard"]
 

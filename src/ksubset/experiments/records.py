@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ksubset import files
+from ksubset._support import files
 from ksubset.experiments import protocols
 from ksubset.experiments.config import RunConfig
 

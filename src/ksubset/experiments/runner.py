@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 import ksubset
-from ksubset import files
+from ksubset._support import files
 from ksubset.experiments import checkpoints, datasets, methods, records, tasks
 from ksubset.experiments.checkpoints import Checkpoint
 from ksubset.experiments.config import RunConfig

@@ -18,12 +18,12 @@ from types import ModuleType
 
 import torch
 
-from ksubset import files
+from ksubset._support import files
+from ksubset._support.extras import require
 from ksubset.experiments import records, runner
 from ksubset.experiments.config import RunConfig
 from ksubset.experiments.monitor import TensorBoard
 from ksubset.experiments.records import Record
-from ksubset.extras import require
 
 __all__ = ["BACKENDS", "Bar", "Failure", "Outcome", "metrics", "summary", "sweep", "title", "train"]
 

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ksubset.distribution import KSubset
+from ksubset.distributions.ksubset import KSubset
 from ksubset.estimators import (
     IMLE,
     NCPSS,

@@ -9,9 +9,9 @@ import torch
 from torch import Generator, Tensor
 from torch.nn import functional
 
-from ksubset.distribution import KSubset
+from ksubset._support.extras import require
+from ksubset.distributions.ksubset import KSubset
 from ksubset.estimators import LeaveOneOut, expectation
-from ksubset.extras import require
 
 __all__ = ["CHUNK", "PROBLEMS", "SEEDS", "SMALL", "Problem", "decoder", "network", "quadratic", "threshold", "toy"]
 

@@ -14,8 +14,8 @@ from typing import Any
 
 import torch
 
-from ksubset import files
-from ksubset.extras import require
+from ksubset._support import files
+from ksubset._support.extras import require
 from ksubset.lab.measure import ESTIMATORS, Measurement, Quality
 from ksubset.lab.problems import CHUNK, SEEDS
 

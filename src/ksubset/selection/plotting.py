@@ -15,7 +15,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullLocator
 from numpy.typing import NDArray
 
-from ksubset.selection.report import CoInclusion, likeliest
+from ksubset.selection.co_inclusion import CoInclusion, likeliest
 
 __all__ = ["Report", "draw_search", "draw_training"]
 

@@ -8,8 +8,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from ksubset._support.extras import require
 from ksubset.experiments.tasks.base import Network, SelectLinear, Task
-from ksubset.extras import require
 
 __all__ = ["Reconstruction", "ReconstructionNetwork"]
 

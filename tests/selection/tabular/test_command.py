@@ -13,7 +13,7 @@ import pytest
 from typer.testing import CliRunner
 
 from ksubset import cli
-from ksubset.selection import tabular
+from ksubset.selection.tabular import select as tabular
 
 ROWS = 100
 QUICK = ["--cv", "3", "--max-evaluations", "60", "--model", "linear"]
@@ -99,7 +99,7 @@ def test_a_checkpoint_is_gone_on_from(data: Path, tmp_path: Path, monkeypatch: p
     first = invoke(*options, "--exclude", "price")
     assert first.exit_code == 0, first.output
     fits = []
-    module = sys.modules["ksubset.selection.evaluation"]
+    module = sys.modules["ksubset.selection.wrapper.evaluation"]
     fit = module._fit_and_score
     monkeypatch.setattr(module, "_fit_and_score", lambda *arguments: (fits.append(1), fit(*arguments))[1])
     assert invoke(*options, "--exclude", "price").stdout == first.stdout
@@ -110,7 +110,7 @@ def test_a_checkpoint_is_gone_on_from(data: Path, tmp_path: Path, monkeypatch: p
 
 
 def test_ctrl_c_keeps_the_best_so_far(data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    module = sys.modules["ksubset.selection.evaluation"]
+    module = sys.modules["ksubset.selection.wrapper.evaluation"]
     fit, fits = module._fit_and_score, []
 
     def interrupted(*arguments: Any) -> float:
@@ -224,7 +224,7 @@ def test_duplicated_columns_of_parquet(tmp_path: Path) -> None:
         ("typer", "import ksubset.cli", "typer is not installed; to select columns, get it by: pip install "),
         (
             "pandas",
-            "import ksubset.cli, ksubset.selection; print('so far'); import ksubset.selection.tabular",
+            "import ksubset.cli, ksubset.selection; print('so far'); import ksubset.selection.tabular.select",
             "pandas is not installed; get it by: pip install 'ksubset[selection]'",
         ),
     ],

@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ksubset.selection.columns import Choice
-from ksubset.selection.search import Search
+from ksubset.selection.groups import Choice
+from ksubset.selection.wrapper.search import Search
 
 __all__ = ["Outcome", "Progress", "cv_results", "outcome_of", "path", "progress_of", "within_one_standard_error"]
 

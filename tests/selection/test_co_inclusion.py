@@ -22,7 +22,7 @@ from torch import Tensor
 
 from ksubset import KSubset
 from ksubset.selection import CoInclusion, KSubsetSelector, NeuralSubsetSelector
-from ksubset.selection.report import as_good_as_the_best, co_inclusion, joint_probabilities
+from ksubset.selection.co_inclusion import as_good_as_the_best, co_inclusion, joint_probabilities
 
 PNG = b"\x89PNG\r\n\x1a\n"
 KEPT = "#d55e00"

@@ -9,7 +9,7 @@ from scipy.stats import norm
 from sklearn.feature_selection import f_classif, f_regression
 from sklearn.utils import _safe_indexing, check_array
 
-from ksubset.selection.columns import take_rows
+from ksubset.selection.groups import take_rows
 
 __all__ = ["relevance"]
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from ksubset import files
+from ksubset._support import files
 
 
 class Killed(BaseException):

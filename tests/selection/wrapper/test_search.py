@@ -13,8 +13,8 @@ import torch
 from numpy.typing import NDArray
 
 from ksubset import KSubset
-from ksubset.selection.search import Search
-from ksubset.selection.slope import fit_slope, ridge
+from ksubset.selection.wrapper.regression import fit_slope, ridge
+from ksubset.selection.wrapper.search import Search
 
 Score = Callable[[NDArray[np.int64]], NDArray[np.float64]]
 

@@ -16,8 +16,8 @@ from sklearn.model_selection import KFold, StratifiedKFold
 from sklearn.utils.parallel import Parallel, delayed
 from sklearn.utils.validation import _check_method_params
 
-from ksubset.files import write
-from ksubset.selection.columns import Choice, column_by_column, take_columns, take_rows
+from ksubset._support.files import write
+from ksubset.selection.groups import Choice, column_by_column, take_columns, take_rows
 
 __all__ = ["CrossValidation", "Scores", "fresh_splitters"]
 

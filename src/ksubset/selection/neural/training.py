@@ -15,14 +15,14 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from ksubset.distribution import KSubset
+from ksubset._support.files import write
+from ksubset.distributions.ksubset import KSubset
 from ksubset.estimators import Estimator, expectation
-from ksubset.files import write
 from ksubset.numerics import top_k
 from ksubset.schedules import ExponentialSchedule
-from ksubset.selection.columns import Choice
-from ksubset.selection.rows import Batches, Rows
-from ksubset.selection.targets import Target
+from ksubset.selection.groups import Choice
+from ksubset.selection.neural.batches import Batches, Rows
+from ksubset.selection.neural.targets import Target
 
 __all__ = ["Recipe", "Training", "TrainingProgress", "clipped", "load", "save", "seeded"]
 

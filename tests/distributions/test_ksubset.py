@@ -11,7 +11,7 @@ from oracle import probabilities, subsets
 from torch.distributions import Bernoulli, Categorical, kl_divergence
 
 from ksubset import KSubset
-from ksubset.distribution import k_hot
+from ksubset.distributions.ksubset import k_hot
 
 
 @pytest.mark.parametrize(("n", "k"), [(1, 0), (1, 1), (5, 2), (6, 3), (8, 7)])
@@ -115,7 +115,7 @@ def test_shapes(batch: tuple[int, ...], sample: tuple[int, ...], device: torch.d
 
 
 def test_expand_shares_the_work_of_its_rows(monkeypatch: pytest.MonkeyPatch) -> None:
-    from ksubset import distribution
+    from ksubset.distributions import ksubset as distribution
 
     rows: list[torch.Size] = []
     for name in ("moments", "sampling_table"):

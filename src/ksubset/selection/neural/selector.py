@@ -25,15 +25,15 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import _check_feature_names_in, _check_sample_weight, check_is_fitted, validate_data
 from torch import Tensor, nn
 
+from ksubset._support.extras import require
 from ksubset.estimators import Estimator, LeaveOneOut
-from ksubset.extras import require
 from ksubset.selection.arguments import check_integer, check_positive, listed_callbacks, tell
-from ksubset.selection.columns import Choice, SupportMixin, Units, is_constant, take_rows
-from ksubset.selection.networks import check_outputs, new_network
-from ksubset.selection.report import CoInclusion, joint_probabilities, likeliest
-from ksubset.selection.rows import Batches, Scaling, rows_of
-from ksubset.selection.targets import Data, Target, target_of, task_of
-from ksubset.selection.training import Recipe, Training, clipped, load, save, seeded
+from ksubset.selection.co_inclusion import CoInclusion, joint_probabilities, likeliest
+from ksubset.selection.groups import Choice, SupportMixin, Units, is_constant, take_rows
+from ksubset.selection.neural.batches import Batches, Scaling, rows_of
+from ksubset.selection.neural.networks import check_outputs, new_network
+from ksubset.selection.neural.targets import Data, Target, target_of, task_of
+from ksubset.selection.neural.training import Recipe, Training, clipped, load, save, seeded
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -28,7 +28,7 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.tree import DecisionTreeClassifier
 
 from ksubset.selection import KSubsetSelector, Progress
-from ksubset.selection.evaluation import Scores, fresh_splitters
+from ksubset.selection.wrapper.evaluation import Scores, fresh_splitters
 
 TREE = DecisionTreeClassifier(max_depth=4, random_state=0)
 

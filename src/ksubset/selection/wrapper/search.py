@@ -39,9 +39,9 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from ksubset.distribution import KSubset
+from ksubset.distributions.ksubset import KSubset
 from ksubset.numerics import log_normalizer
-from ksubset.selection.slope import fit_slope
+from ksubset.selection.wrapper.regression import fit_slope
 
 __all__ = ["ROUNDS", "Search"]
 

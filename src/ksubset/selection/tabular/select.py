@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ksubset.extras import require
+from ksubset._support.extras import require
 
 for _module in ("pandas", "pyarrow", "threadpoolctl"):
     require(_module, "selection")
@@ -38,9 +38,9 @@ from sklearn.preprocessing import FunctionTransformer, OneHotEncoder, OrdinalEnc
 from sklearn.utils.multiclass import type_of_target  # noqa: E402
 from threadpoolctl import threadpool_limits  # noqa: E402
 
-from ksubset.files import write  # noqa: E402
-from ksubset.selection.outcome import Progress  # noqa: E402
-from ksubset.selection.selector import KSubsetSelector  # noqa: E402
+from ksubset._support.files import write  # noqa: E402
+from ksubset.selection.wrapper.results import Progress  # noqa: E402
+from ksubset.selection.wrapper.selector import KSubsetSelector  # noqa: E402
 
 __all__ = ["MODELS", "TASKS", "Selection", "Table", "check_out", "model", "read", "save", "select", "tabulate"]
 

@@ -11,7 +11,7 @@ import scipy.stats
 from sklearn.linear_model import Ridge
 
 from ksubset.selection import KSubsetSelector
-from ksubset.selection.relevance import relevance
+from ksubset.selection.wrapper.univariate import relevance
 
 
 @pytest.fixture

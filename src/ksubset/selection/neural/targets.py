@@ -12,7 +12,7 @@ from sklearn.utils.multiclass import check_classification_targets, type_of_targe
 from torch import Tensor
 from torch.nn import functional
 
-from ksubset.selection.rows import Scaling
+from ksubset.selection.neural.batches import Scaling
 
 __all__ = ["Data", "Target", "target_of", "task_of"]
 

@@ -25,11 +25,12 @@ from sklearn.utils.metadata_routing import (
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import _check_feature_names_in, check_is_fitted, validate_data
 
-from ksubset.extras import require
+from ksubset._support.extras import require
 from ksubset.selection.arguments import check_integer, listed_callbacks, tell
-from ksubset.selection.columns import SupportMixin, Units, is_constant, is_dataframe, take_columns
-from ksubset.selection.evaluation import CrossValidation, Scores, fresh_splitters
-from ksubset.selection.outcome import (
+from ksubset.selection.co_inclusion import CoInclusion, as_good_as_the_best, co_inclusion
+from ksubset.selection.groups import SupportMixin, Units, is_constant, is_dataframe, take_columns
+from ksubset.selection.wrapper.evaluation import CrossValidation, Scores, fresh_splitters
+from ksubset.selection.wrapper.results import (
     Outcome,
     Progress,
     cv_results,
@@ -38,9 +39,8 @@ from ksubset.selection.outcome import (
     progress_of,
     within_one_standard_error,
 )
-from ksubset.selection.relevance import relevance
-from ksubset.selection.report import CoInclusion, as_good_as_the_best, co_inclusion
-from ksubset.selection.search import ROUNDS, Search
+from ksubset.selection.wrapper.search import ROUNDS, Search
+from ksubset.selection.wrapper.univariate import relevance
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -71,7 +71,7 @@ class KSubsetSelector(SupportMixin, MetaEstimatorMixin, BaseEstimator):  # type:
 
     Columns are judged together, so that columns are found which help only jointly. A distribution over the k-subsets
     is learned from the scores of sampled ones, swaps refine the best, and the few best are compared on fresh folds;
-    `ksubset.selection.search` tells how. What costs is fitting models, and is limited by `max_evaluations`.
+    `ksubset.selection.wrapper.search` tells how. What costs is fitting models, and is limited by `max_evaluations`.
 
     Subsets are scored on the same folds. Fresh folds are those of `cv` shuffled anew; where it does not shuffle (an
     iterable, groups, time series) there are none, and the best score on the folds wins.

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from ksubset.selection import tabular
+from ksubset.selection.tabular import select as tabular
 
 ROWS = 120
 

@@ -1,0 +1,1 @@
+"""Select columns while a network is trained on them."""

@@ -1,0 +1,1 @@
+"""Select columns of a file."""

@@ -1,0 +1,1 @@
+"""Select columns for a model by fitting it: any scikit-learn estimator."""
