@@ -123,7 +123,7 @@ class Training:
         """The mean loss of a batch, whose backward pass trains the selector and the network."""
         shared = self.config.subsets_per == "batch"
         # Hard subsets that need no gradient let the first layer skip the columns that are not selected.
-        k = size if shared and not estimator.pathwise else None
+        k = size if shared and not estimator.needs_gradient else None
 
         def loss_of(z: Tensor) -> Tensor:
             """Loss `(S,)` of subsets `(S, n)` shared by the batch, or `(S, B)` of subsets `(S, B, n)`."""

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from ksubset._support.files import write
-from ksubset.distributions.ksubset import KSubset
+from ksubset.distributions import KSubset
 from ksubset.estimators import Estimator, expectation
 from ksubset.numerics import top_k
 from ksubset.schedules import ExponentialSchedule
