@@ -7,9 +7,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.feature_selection import SelectorMixin
-from sklearn.utils import _safe_indexing, check_array
-from sklearn.utils._set_output import _get_output_config
+from sklearn.utils import check_array
 from sklearn.utils.validation import check_is_fitted, validate_data
+
+from ksubset.selection._sklearn import get_output_config, safe_indexing
 
 __all__ = [
     "Choice",
@@ -46,7 +47,7 @@ def take_columns(data: Any, columns: NDArray[np.int64]) -> Any:
         data `(N, n)`, columns `(k)` -> `(N, k)`.
     """
     # scikit-learn looks for many kinds of tables first, which takes longer than to index an array.
-    taken = data[:, columns] if isinstance(data, np.ndarray) else _safe_indexing(data, columns, axis=1)
+    taken = data[:, columns] if isinstance(data, np.ndarray) else safe_indexing(data, columns, axis=1)
     return taken.tocsr() if hasattr(taken, "tocsr") else taken
 
 
@@ -56,13 +57,13 @@ def take_rows(data: Any, rows: NDArray[np.intp]) -> Any:
     Shapes:
         data `(N, k)`, rows `(M)` -> `(M, k)`.
     """
-    return data[rows] if isinstance(data, np.ndarray) else _safe_indexing(data, rows)
+    return data[rows] if isinstance(data, np.ndarray) else safe_indexing(data, rows)
 
 
 def is_constant(data: Any) -> NDArray[np.bool_]:
     """Which columns have one value in all rows; data `(N, n)` -> `(n)`."""
     if is_dataframe(data):
-        columns = (_safe_indexing(data, column, axis=1) for column in range(data.shape[1]))
+        columns = (safe_indexing(data, column, axis=1) for column in range(data.shape[1]))
         return np.array([len(column.unique()) <= 1 for column in columns], dtype=bool)
     if hasattr(data, "tocsc"):
         low, high = data.min(axis=0), data.max(axis=0)
@@ -85,7 +86,7 @@ class SupportMixin(SelectorMixin):  # type: ignore[misc]
         check_is_fitted(self)
         data = validate_data(self, X, reset=False, skip_check_array=True)
         kept = take_columns(data, np.flatnonzero(self.support_))
-        if type(X).__module__.partition(".")[0] == _get_output_config("transform", estimator=self)["dense"]:
+        if type(X).__module__.partition(".")[0] == get_output_config("transform", estimator=self)["dense"]:
             return kept
         # A pipeline that fills in what is missing may say of itself that it takes nothing missing.
         return check_array(kept, dtype=None, ensure_all_finite=False)

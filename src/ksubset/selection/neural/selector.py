@@ -22,11 +22,13 @@ from sklearn.utils import (
     gen_batches,
 )
 from sklearn.utils.metaestimators import available_if
-from sklearn.utils.validation import _check_feature_names_in, _check_sample_weight, check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted, validate_data
 from torch import Tensor, nn
 
 from ksubset._support.extras import require
 from ksubset.estimators import Estimator, LeaveOneOut
+from ksubset.selection._sklearn import check_feature_names_in as _check_feature_names_in
+from ksubset.selection._sklearn import check_sample_weight as _check_sample_weight
 from ksubset.selection.arguments import check_integer, check_positive, listed_callbacks, tell
 from ksubset.selection.co_inclusion import CoInclusion, joint_probabilities, likeliest
 from ksubset.selection.groups import Choice, SupportMixin, Units, is_constant, take_rows

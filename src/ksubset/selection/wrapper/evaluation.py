@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 from sklearn.base import clone
 from sklearn.model_selection import KFold, StratifiedKFold
 from sklearn.utils.parallel import Parallel, delayed
-from sklearn.utils.validation import _check_method_params
 
+from ksubset.selection._sklearn import check_method_params
 from ksubset.selection.groups import Choice, column_by_column, take_columns, take_rows
 from ksubset.selection.wrapper.cache import ScoreCache
 
@@ -73,8 +73,8 @@ class CrossValidation:
         # Once for all subsets; and columns are taken here, so that workers are sent k of them, and not all.
         targets = () if self._target is None else (self._target[train],)
         truths = () if self._target is None else (self._target[test],)
-        fit_params = _check_method_params(self._data, params=self._fit_params, indices=train)
-        score_params = _check_method_params(self._data, params=self._score_params, indices=test)
+        fit_params = check_method_params(self._data, params=self._fit_params, indices=train)
+        score_params = check_method_params(self._data, params=self._score_params, indices=test)
         calls = (
             (
                 self._model, self._scorer, take_columns(self._data, columns[place]),

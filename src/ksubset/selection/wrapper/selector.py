@@ -16,14 +16,13 @@ from sklearn.utils import Tags, check_array, check_consistent_length, check_rand
 from sklearn.utils.metadata_routing import (
     MetadataRouter,
     MethodMapping,
-    _raise_for_params,
-    _routing_enabled,
     process_routing,
 )
 from sklearn.utils.metaestimators import available_if
-from sklearn.utils.validation import _check_feature_names_in, check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted, validate_data
 
 from ksubset._support.extras import require
+from ksubset.selection._sklearn import check_feature_names_in, raise_for_params, routing_enabled
 from ksubset.selection.arguments import check_integer, listed_callbacks, tell
 from ksubset.selection.co_inclusion import CoInclusion, as_good_as_the_best, co_inclusion
 from ksubset.selection.groups import SupportMixin, Units, is_constant, is_dataframe, take_columns
@@ -177,10 +176,10 @@ class KSubsetSelector(SupportMixin, MetaEstimatorMixin, BaseEstimator):  # type:
             y: Targets `(N)` or `(N, m)`; None if the model needs none.
             params: Metadata for the model's `fit`, the scorer and the splitter, by scikit-learn's metadata routing.
         """
-        _raise_for_params(params, self, "fit")
+        raise_for_params(params, self, "fit")
         callbacks = listed_callbacks(self.callbacks)
         data, target = self._check_data(X, y)
-        routed = process_routing(self, "fit", **params) if _routing_enabled() else None
+        routed = process_routing(self, "fit", **params) if routing_enabled() else None
         fit_params, split_params, score_params = (
             (routed.estimator.fit, routed.splitter.split, routed.scorer.score) if routed else ({}, {}, {})
         )
@@ -237,7 +236,7 @@ class KSubsetSelector(SupportMixin, MetaEstimatorMixin, BaseEstimator):  # type:
         check_integer("max_columns", max_columns, 1)
         size = self.path_["n_features_to_select"][self._kept]
         best = as_good_as_the_best(self.cv_results_, size, self.support_)
-        return co_inclusion(best, _check_feature_names_in(self), max_columns)
+        return co_inclusion(best, check_feature_names_in(self), max_columns)
 
     def plot(self, *, max_columns: int = 20) -> "Figure":
         """Draw what was found: the score of each size, inclusion probabilities, and `co_inclusion`.
@@ -260,7 +259,7 @@ class KSubsetSelector(SupportMixin, MetaEstimatorMixin, BaseEstimator):  # type:
         """
         together = self.co_inclusion(max_columns=max_columns)
         figure: Figure = require("ksubset.selection.plotting", "selection").draw_search(
-            self.path_, self._kept, _check_feature_names_in(self), together, max_columns
+            self.path_, self._kept, check_feature_names_in(self), together, max_columns
         )
         return figure
 
@@ -420,7 +419,7 @@ class KSubsetSelector(SupportMixin, MetaEstimatorMixin, BaseEstimator):  # type:
 
     def _call(self, method: str, data: Any, target: tuple[Any, ...], params: dict[str, Any]) -> Any:
         check_is_fitted(self)
-        _raise_for_params(params, self, method)
+        raise_for_params(params, self, method)
         own = process_routing(self, method, **params).estimator[method] if params else {}
         return getattr(self.estimator_, method)(self._selected(self._check_features(data, reset=False)), *target, **own)
 

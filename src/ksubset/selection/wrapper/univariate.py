@@ -7,8 +7,9 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.stats import norm
 from sklearn.feature_selection import f_classif, f_regression
-from sklearn.utils import _safe_indexing, check_array
+from sklearn.utils import check_array
 
+from ksubset.selection._sklearn import safe_indexing
 from ksubset.selection.groups import take_rows
 
 __all__ = ["relevance"]
@@ -55,7 +56,7 @@ def _p_values(data: Any, target: NDArray[Any], discrete: bool) -> NDArray[np.flo
         return _of_numbers(data, target, discrete)
     p, numbers = np.ones(data.shape[1]), {}
     for place in range(data.shape[1]):
-        column = _safe_indexing(data, [place], axis=1)
+        column = safe_indexing(data, [place], axis=1)
         try:
             numbers[place] = check_array(column, dtype=np.float64, ensure_all_finite=False)
         except (TypeError, ValueError):
