@@ -63,10 +63,10 @@ class Outcome:
 
 def progress_of(search: Search, choice: Choice) -> Progress:
     """Where a search stands that has scored a subset."""
-    best = search.best
+    best, table = search.best, search.table
     return Progress(
-        choice.total, search.evaluations, search.budget, len(search.subsets),
-        float(np.nanmean(search.fresh.get(best, search.scores[best]))), choice.support(search.subsets[best]),
+        choice.total, search.evaluations, search.budget, len(table),
+        float(np.nanmean(search.fresh.get(best, table.scores[best]))), choice.support(table.subsets[best]),
     )  # fmt: skip
 
 
@@ -76,21 +76,21 @@ def outcome_of(search: Search, choice: Choice) -> Outcome:
     Raises:
         ValueError: No subset has a finite score.
     """
-    best = search.best
-    scores = np.array(search.fresh.get(best, search.scores[best]))
+    best, table = search.best, search.table
+    scores = np.array(search.fresh.get(best, table.scores[best]))
     scores = scores[~np.isnan(scores)]
     if not np.isfinite(scores).all():
         raise ValueError(f"scoring: expected finite scores of the estimator, got none at size {choice.total}")
     # Repeats of the folds measure the same rows again, and so do not make the error smaller.
     error = float(scores.std(ddof=1)) / search.num_folds**0.5 if len(scores) > 1 else 0.0
-    fresh = np.full(len(search.scores), np.nan)
+    fresh = np.full(len(table.scores), np.nan)
     for row, values in search.fresh.items():
         fresh[row] = np.mean(values)
-    columns = [choice.columns(subset) for subset in search.subsets]
-    inclusion = choice.spread(search.inclusion.numpy())
+    columns = [choice.columns(subset) for subset in table.subsets]
+    inclusion = choice.spread(search.proposal.inclusion.numpy())
     return Outcome(
-        choice.total, choice.support(search.subsets[best]), float(scores.mean()), error,
-        inclusion, columns, search.scores, fresh, search.evaluations,
+        choice.total, choice.support(table.subsets[best]), float(scores.mean()), error,
+        inclusion, columns, table.scores, fresh, search.evaluations,
     )  # fmt: skip
 
 

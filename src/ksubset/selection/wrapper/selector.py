@@ -69,7 +69,7 @@ class KSubsetSelector(SupportMixin, MetaEstimatorMixin, BaseEstimator):  # type:
 
     Columns are judged together, so that columns are found which help only jointly. A distribution over the k-subsets
     is learned from the scores of sampled ones, swaps refine the best, and the few best are compared on fresh folds;
-    `ksubset.selection.wrapper.search` tells how. What costs is fitting models, and is limited by `max_evaluations`.
+    see `ksubset.selection.wrapper.search`. What costs is fitting models, and is limited by `max_evaluations`.
 
     Subsets are scored on the same folds. Fresh folds are those of `cv` shuffled anew; where it does not shuffle (an
     iterable, groups, time series) there are none, and the best score on the folds wins.
@@ -360,7 +360,7 @@ class KSubsetSelector(SupportMixin, MetaEstimatorMixin, BaseEstimator):  # type:
                     if ended := tell(callbacks, progress):
                         break
             except KeyboardInterrupt:
-                if not outcomes and not len(search.subsets):
+                if not outcomes and not len(search.table):
                     raise
                 if cache is not None:
                     cache.save()
