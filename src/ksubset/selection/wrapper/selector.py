@@ -2,31 +2,26 @@
 
 import warnings
 from collections.abc import Callable, Sequence
-from copy import deepcopy
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.base import BaseEstimator, MetaEstimatorMixin, clone, is_classifier
+from sklearn.base import BaseEstimator, MetaEstimatorMixin, clone
 from sklearn.metrics import check_scoring
 from sklearn.model_selection import check_cv
-from sklearn.utils import Tags, check_array, check_consistent_length, check_random_state, get_tags
-from sklearn.utils.metadata_routing import (
-    MetadataRouter,
-    MethodMapping,
-    process_routing,
-)
-from sklearn.utils.metaestimators import available_if
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils import check_array, check_consistent_length, check_random_state
+from sklearn.utils.metadata_routing import process_routing
+from sklearn.utils.validation import check_is_fitted
 
 from ksubset._support.extras import require
 from ksubset.selection._sklearn import check_feature_names_in, raise_for_params, routing_enabled
 from ksubset.selection.arguments import check_integer, listed_callbacks, tell
 from ksubset.selection.co_inclusion import CoInclusion, as_good_as_the_best, co_inclusion
-from ksubset.selection.groups import SupportMixin, Units, is_constant, is_dataframe, take_columns
+from ksubset.selection.groups import Units, is_constant
 from ksubset.selection.wrapper.cache import ScoreCache, identity
+from ksubset.selection.wrapper.delegation import DelegatingMixin, classifies, tags_of
 from ksubset.selection.wrapper.evaluation import CrossValidation, fresh_splitters
 from ksubset.selection.wrapper.results import (
     Outcome,
@@ -46,25 +41,7 @@ if TYPE_CHECKING:
 __all__ = ["KSubsetSelector"]
 
 
-def _delegates(method: str) -> Callable[[Any], bool]:
-    return lambda self: hasattr(getattr(self, "estimator_", self.estimator), method)
-
-
-def _tags(estimator: Any) -> Tags | None:
-    """Tags of an estimator; None of one that was written for scikit-learn before 1.6 and has none."""
-    try:
-        return get_tags(estimator)
-    except (AttributeError, TypeError):
-        return None
-
-
-def _is_classifier(estimator: Any) -> bool:
-    if _tags(estimator) is None:
-        return getattr(estimator, "_estimator_type", None) == "classifier"
-    return bool(is_classifier(estimator))
-
-
-class KSubsetSelector(SupportMixin, MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
+class KSubsetSelector(DelegatingMixin, MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
     """Keep exactly k columns: those with which a model, any model, has the best cross-validated score.
 
     Columns are judged together, so that columns are found which help only jointly. A distribution over the k-subsets
@@ -183,7 +160,7 @@ class KSubsetSelector(SupportMixin, MetaEstimatorMixin, BaseEstimator):  # type:
         fit_params, split_params, score_params = (
             (routed.estimator.fit, routed.splitter.split, routed.scorer.score) if routed else ({}, {}, {})
         )
-        splitter = check_cv(self.cv, target, classifier=_is_classifier(self.estimator))
+        splitter = check_cv(self.cv, target, classifier=classifies(self.estimator))
         folds = list(splitter.split(data, target, **split_params))
         units, sizes = self._units(data)
         cache, seed = self._score_cache(data, target, splitter, folds, params)
@@ -198,7 +175,7 @@ class KSubsetSelector(SupportMixin, MetaEstimatorMixin, BaseEstimator):  # type:
         evaluate = CrossValidation(
             self.estimator, scorer, data, target, folds, fresh, fit_params, score_params, self.n_jobs, cache
         )
-        prior = relevance(data, target, classify=_is_classifier(self.estimator))
+        prior = relevance(data, target, classify=classifies(self.estimator))
         with evaluate.workers:
             outcomes = self._search(evaluate, units, sizes, prior, seed, cache, callbacks)
         kept = within_one_standard_error(outcomes)
@@ -271,7 +248,7 @@ class KSubsetSelector(SupportMixin, MetaEstimatorMixin, BaseEstimator):  # type:
     def _check_data(self, data: Any, target: Any) -> tuple[Any, Any]:
         data = self._check_features(data, reset=True)
         if target is None:
-            tags = _tags(self.estimator)
+            tags = tags_of(self.estimator)
             if tags is not None and tags.target_tags.required:
                 raise ValueError(
                     f"y: {type(self.estimator).__name__} requires y to be passed, but the target y is None"
@@ -280,12 +257,6 @@ class KSubsetSelector(SupportMixin, MetaEstimatorMixin, BaseEstimator):  # type:
         target = check_array(target, ensure_2d=False, dtype=None, input_name="y")
         check_consistent_length(data, target)
         return data, target
-
-    def _check_features(self, data: Any, *, reset: bool) -> Any:
-        if is_dataframe(data):
-            return validate_data(self, data, reset=reset, skip_check_array=True)
-        finite = not self.__sklearn_tags__().input_tags.allow_nan
-        return validate_data(self, data, reset=reset, dtype=None, accept_sparse="csc", ensure_all_finite=finite)
 
     def _units(self, data: Any) -> tuple[Units, list[int]]:
         names = getattr(self, "feature_names_in_", None)
@@ -385,76 +356,3 @@ class KSubsetSelector(SupportMixin, MetaEstimatorMixin, BaseEstimator):  # type:
                 f"got {self.max_evaluations}"
             )
         return int(self.max_evaluations)
-
-    @property
-    def classes_(self) -> NDArray[Any]:
-        """Labels of the classes, if the model has them."""
-        classes: NDArray[Any] = self.estimator_.classes_
-        return classes
-
-    @available_if(_delegates("predict"))  # type: ignore[untyped-decorator]
-    def predict(self, X: Any, **params: Any) -> Any:
-        """Predictions of the model for data `(N, n)` with all columns."""
-        return self._call("predict", X, (), params)
-
-    @available_if(_delegates("predict_proba"))  # type: ignore[untyped-decorator]
-    def predict_proba(self, X: Any) -> Any:
-        """Probabilities of the classes, by the model, for data `(N, n)` with all columns."""
-        return self._call("predict_proba", X, (), {})
-
-    @available_if(_delegates("predict_log_proba"))  # type: ignore[untyped-decorator]
-    def predict_log_proba(self, X: Any) -> Any:
-        """Logarithms of the probabilities of the classes, by the model, for data `(N, n)` with all columns."""
-        return self._call("predict_log_proba", X, (), {})
-
-    @available_if(_delegates("decision_function"))  # type: ignore[untyped-decorator]
-    def decision_function(self, X: Any) -> Any:
-        """Decision function of the model for data `(N, n)` with all columns."""
-        return self._call("decision_function", X, (), {})
-
-    @available_if(_delegates("score"))  # type: ignore[untyped-decorator]
-    def score(self, X: Any, y: Any = None, **params: Any) -> Any:
-        """Score of the model, by its own `score`, for data `(N, n)` with all columns."""
-        return self._call("score", X, () if y is None else (y,), params)
-
-    def _call(self, method: str, data: Any, target: tuple[Any, ...], params: dict[str, Any]) -> Any:
-        check_is_fitted(self)
-        raise_for_params(params, self, method)
-        own = process_routing(self, method, **params).estimator[method] if params else {}
-        return getattr(self.estimator_, method)(self._selected(self._check_features(data, reset=False)), *target, **own)
-
-    def _selected(self, data: Any) -> Any:
-        return take_columns(data, np.flatnonzero(self.support_))
-
-    def __sklearn_tags__(self) -> Tags:
-        tags = super().__sklearn_tags__()
-        own = _tags(self.estimator)
-        if own is None:
-            return tags
-        tags.estimator_type = own.estimator_type
-        tags.classifier_tags, tags.regressor_tags = deepcopy(own.classifier_tags), deepcopy(own.regressor_tags)
-        # Few columns may predict little, however good the model.
-        if tags.classifier_tags is not None:
-            tags.classifier_tags.poor_score = True
-        if tags.regressor_tags is not None:
-            tags.regressor_tags.poor_score = True
-        tags.target_tags = deepcopy(own.target_tags)
-        tags.input_tags.sparse, tags.input_tags.allow_nan = own.input_tags.sparse, own.input_tags.allow_nan
-        return tags
-
-    def get_metadata_routing(self) -> MetadataRouter:
-        """Where metadata goes: to `fit`, `predict` and `score` of the model, to the scorer and to the splitter."""
-        router = MetadataRouter(owner=self)
-        mapping = MethodMapping()
-        for method in ("fit", "predict", "score"):
-            mapping.add(caller=method, callee=method)
-        router.add(estimator=self.estimator, method_mapping=mapping)
-        router.add(
-            splitter=check_cv(self.cv, classifier=_is_classifier(self.estimator)),
-            method_mapping=MethodMapping().add(caller="fit", callee="split"),
-        )
-        router.add(
-            scorer=check_scoring(self.estimator, scoring=self.scoring),
-            method_mapping=MethodMapping().add(caller="fit", callee="score"),
-        )
-        return router
