@@ -7,8 +7,6 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from sklearn.base import clone
-
 from ksubset._support.files import write
 from ksubset._support.identity import differences, digest
 
@@ -20,17 +18,25 @@ def identity(
 ) -> dict[str, str]:
     """Digests of all that a score depends on, the seed aside; "part.name" for the names within a part.
 
+    The estimator is one that is not fitted.
+
     Raises:
-        TypeError: Something cannot be pickled.
+        TypeError: A part cannot be pickled; the message names it.
     """
     # The whole estimator, because more than its parameters may count; each parameter, to name what differs.
-    parts = {"data": data, "target": target, "estimator": clone(estimator)}
+    parts = {"data": data, "target": target, "estimator": estimator}
     parts |= {"estimator.class": type(estimator)}
     parts |= {f"estimator.{name}": _own(value) for name, value in sorted(estimator.get_params(deep=True).items())}
     # The kind of splitter decides what fresh folds there are.
     parts |= {"scoring": scoring, "folds": (type(splitter).__qualname__, folds)}
     parts |= {f"metadata.{name}": value for name, value in metadata.items()}
-    return {name: digest(value) for name, value in parts.items()}
+    digests = {}
+    for name, value in parts.items():
+        try:
+            digests[name] = digest(value)
+        except TypeError as error:
+            raise TypeError(f"{name}: {error}") from error
+    return digests
 
 
 def _own(value: Any) -> Any:

@@ -282,12 +282,13 @@ class KSubsetSelector(DelegatingMixin, MetaEstimatorMixin, BaseEstimator):  # ty
             self._cache = earlier = None
             if self.checkpoint is None:
                 return None, drawn
+        estimator = clone(self.estimator)
         try:
-            parts = identity(data, target, self.estimator, self.scoring, splitter, folds, metadata)
+            parts = identity(data, target, estimator, self.scoring, splitter, folds, metadata)
         except TypeError as error:
             raise TypeError(
                 f"{'warm_start' if self.checkpoint is None else 'checkpoint'}: expected an estimator, scoring and "
-                f"metadata that can be pickled, to tell them from others, got one that cannot ({error})"
+                f"metadata that can be pickled, to tell them from others ({error})"
             ) from error
         cache = ScoreCache(None if self.checkpoint is None else Path(self.checkpoint), parts, given)
         if earlier is not None:
