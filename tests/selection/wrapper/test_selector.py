@@ -746,7 +746,7 @@ def test_a_warm_start_with_a_file(numbers: Any, tmp_path: Path) -> None:
 @pytest.mark.parametrize("parameter", ["warm_start", "checkpoint"])
 def test_what_has_no_name_cannot_be_told_from_others(numbers: Any, parameter: str, tmp_path: Path) -> None:
     value = tmp_path / "scores.json" if parameter == "checkpoint" else True
-    with pytest.raises(TypeError, match=f"{parameter}: expected an estimator, scoring and .* got .*lambda"):
+    with pytest.raises(TypeError, match=f"{parameter}: expected an estimator, scoring and .*scoring: .* got .*lambda"):
         selector(scoring=lambda *_: 0.0, **{parameter: value}).fit(*numbers)
 
 
