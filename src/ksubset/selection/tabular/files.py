@@ -44,7 +44,7 @@ def read(data: Path) -> pd.DataFrame:
 
 
 def check_out(out: Path, data: Path) -> None:
-    """Find what would keep columns from being written, before hours were spent on finding them.
+    """Check that columns can be written to a file, before a long search for them.
 
     Raises:
         ValueError: The ending is neither that of CSV nor of Parquet, or the file is that of the data.

@@ -12,7 +12,7 @@ from sklearn.model_selection import KFold, StratifiedKFold
 from sklearn.utils.parallel import Parallel, delayed
 
 from ksubset.selection._sklearn import check_method_params
-from ksubset.selection.groups import Choice, column_by_column, take_columns, take_rows
+from ksubset.selection.groups import SubsetSpace, column_by_column, take_columns, take_rows
 from ksubset.selection.wrapper.cache import ScoreCache
 
 __all__ = ["CrossValidation", "fresh_splitters"]
@@ -56,16 +56,16 @@ class CrossValidation:
         self.workers = Parallel(n_jobs=n_jobs)
         """To be entered around many calls: a cluster starts workers anew for each call otherwise, in seconds."""
 
-    def __call__(self, choice: Choice, subsets: NDArray[np.int64], fold: int) -> NDArray[np.float64]:
+    def __call__(self, space: SubsetSpace, subsets: NDArray[np.int64], fold: int) -> NDArray[np.float64]:
         """Scores of subsets on one fold.
 
         Raises:
             Whatever the model's `fit` and the scorer do: a subset that cannot be scored cannot be ranked.
 
         Shapes:
-            subsets `(S, k)` of the choice's free units -> `(S)`.
+            subsets `(S, k)` of the free groups of the space -> `(S)`.
         """
-        columns = [choice.columns(subset) for subset in subsets]
+        columns = [space.columns(subset) for subset in subsets]
         known = {} if self._cache is None else self._cache.known
         keys = [(fold, tuple(one.tolist())) for one in columns]
         new = [place for place, key in enumerate(keys) if key not in known]

@@ -17,23 +17,23 @@ from sklearn.utils.validation import check_is_fitted
 
 from ksubset._support.extras import require
 from ksubset.selection._sklearn import check_feature_names_in, raise_for_params, routing_enabled
-from ksubset.selection.arguments import check_integer, listed_callbacks, tell
+from ksubset.selection.arguments import check_integer, listed_callbacks, notify
 from ksubset.selection.co_inclusion import CoInclusion, as_good_as_the_best, co_inclusion
-from ksubset.selection.groups import Units, is_constant
+from ksubset.selection.groups import FeatureGroups, is_constant
 from ksubset.selection.wrapper.cache import ScoreCache, identity
 from ksubset.selection.wrapper.delegation import DelegatingMixin, classifies, tags_of
 from ksubset.selection.wrapper.evaluation import CrossValidation, fresh_splitters
 from ksubset.selection.wrapper.results import (
-    Outcome,
     Progress,
+    Result,
     cv_results,
-    outcome_of,
     path,
     progress_of,
+    result_of,
     within_one_standard_error,
 )
 from ksubset.selection.wrapper.search import ROUNDS, Search
-from ksubset.selection.wrapper.univariate import relevance
+from ksubset.selection.wrapper.univariate import univariate_scores
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -44,7 +44,7 @@ __all__ = ["KSubsetSelector"]
 class KSubsetSelector(DelegatingMixin, MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
     """Keep exactly k columns: those with which a model, any model, has the best cross-validated score.
 
-    Columns are judged together, so that columns are found which help only jointly. A distribution over the k-subsets
+    Columns are scored together, so that those are found which help only jointly. A distribution over the k-subsets
     is learned from the scores of sampled ones, swaps refine the best, and the few best are compared on fresh folds;
     see `ksubset.selection.wrapper.search`. What costs is fitting models, and is limited by `max_evaluations`.
 
@@ -68,14 +68,14 @@ class KSubsetSelector(DelegatingMixin, MetaEstimatorMixin, BaseEstimator):  # ty
         callbacks: A function or several, called with a `Progress` after each batch; if one returns True, the search
             ends with the best so far, and of several sizes with those that are finished. So it does, with a warning,
             on KeyboardInterrupt.
-        feature_groups: Sequences of columns, by name or index, that stand or fall together; they must not overlap.
+        feature_groups: Sequences of columns, by name or index, that are kept or dropped together, without overlap.
         always_include: Columns, by name or index, that are kept, with their groups; they count towards k.
         exclude: Columns, by name or index, that are not, nor are their groups.
         checkpoint: Path of a file to which every score is written, batch by batch. Another fit with the same data,
             estimator, scoring, folds, metadata and random_state takes what is there instead of fitting models again,
-            and so goes on where it was ended; a file of others is an error. Sizes, columns and `max_evaluations` may
+            and so resumes; a file of others is an error, which names them. Sizes, columns and `max_evaluations` may
             change. Functions, as of `scoring`, are told apart by their names, and need one.
-        warm_start: Whether every score is kept in memory, so that the next `fit` goes on from there as from a
+        warm_start: Whether every score is kept in memory, so that the next `fit` resumes as from a
             `checkpoint`: more sizes, or a larger `max_evaluations`, cost what was not scored yet. With other data,
             estimator, scoring, folds, metadata or random_state it starts afresh. If random_state is None, the seed of
             the fit before is taken over. A clone has no scores, a pickled selector has.
@@ -162,7 +162,7 @@ class KSubsetSelector(DelegatingMixin, MetaEstimatorMixin, BaseEstimator):  # ty
         )
         splitter = check_cv(self.cv, target, classifier=classifies(self.estimator))
         folds = list(splitter.split(data, target, **split_params))
-        units, sizes = self._units(data)
+        groups, sizes = self._groups(data)
         cache, seed = self._score_cache(data, target, splitter, folds, params)
         fresh = [
             fold
@@ -175,27 +175,27 @@ class KSubsetSelector(DelegatingMixin, MetaEstimatorMixin, BaseEstimator):  # ty
         evaluate = CrossValidation(
             self.estimator, scorer, data, target, folds, fresh, fit_params, score_params, self.n_jobs, cache
         )
-        prior = relevance(data, target, classify=classifies(self.estimator))
+        prior = univariate_scores(data, target, classify=classifies(self.estimator))
         with evaluate.workers:
-            outcomes = self._search(evaluate, units, sizes, prior, seed, cache, callbacks)
-        kept = within_one_standard_error(outcomes)
+            results = self._search(evaluate, groups, sizes, prior, seed, cache, callbacks)
+        kept = within_one_standard_error(results)
         self.support_, self.best_score_ = kept.support, kept.score
         self.inclusion_probabilities_ = kept.inclusion
         self.n_features_ = int(kept.support.sum())
-        self.n_fits_ = sum(outcome.n_fits for outcome in outcomes)
-        self.path_, self.cv_results_ = path(outcomes), cv_results(outcomes)
+        self.n_fits_ = sum(result.n_fits for result in results)
+        self.path_, self.cv_results_ = path(results), cv_results(results)
         targets = () if target is None else (target,)
         self.estimator_ = clone(self.estimator)
         self.estimator_.fit(self._selected(data), *targets, **fit_params)
         return self
 
     def co_inclusion(self, *, max_columns: int = 30) -> CoInclusion:
-        """Which columns stand together, or for each other, among the subsets that are as good as the best.
+        """Which columns occur together, or replace each other, in the subsets that are as good as the best.
 
         These are the subsets of the size that is kept which were scored on every fold of `cv`, and whose mean score is
         within one standard error of the best such mean; the error is that of the best one's mean over the folds. The
-        columns that are kept are always one of them: fresh folds, where there are any, have chosen them. To say what
-        holds in all models that are about as good, and not in one, is to describe their Rashomon set.
+        columns that are kept are always one of them: fresh folds, where there are any, have chosen them. All
+        models that are about as good are called their Rashomon set.
 
         Arguments:
             max_columns: Columns in the result at most, those that occur most often.
@@ -258,19 +258,19 @@ class KSubsetSelector(DelegatingMixin, MetaEstimatorMixin, BaseEstimator):  # ty
         check_consistent_length(data, target)
         return data, target
 
-    def _units(self, data: Any) -> tuple[Units, list[int]]:
+    def _groups(self, data: Any) -> tuple[FeatureGroups, list[int]]:
         names = getattr(self, "feature_names_in_", None)
-        units = Units(is_constant(data), names, self.feature_groups, self.always_include, self.exclude)
+        groups = FeatureGroups(is_constant(data), names, self.feature_groups, self.always_include, self.exclude)
         wanted = self.n_features_to_select
         if isinstance(wanted, str) and wanted == "auto":
-            powers = [2**power for power in range(units.most.bit_length())]
-            sizes = [size for size in (units.least, *powers, units.most) if size >= units.least]
+            powers = [2**power for power in range(groups.most.bit_length())]
+            sizes = [size for size in (groups.least, *powers, groups.most) if size >= groups.least]
         else:
             sizes = list(wanted) if isinstance(wanted, list | tuple | range | np.ndarray) else [wanted]
         if not sizes or not all(isinstance(size, int | np.integer) and not isinstance(size, bool) for size in sizes):
             raise TypeError(f'n_features_to_select: expected an integer, several, or "auto", got {wanted!r}')
-        units.check_sizes(sizes, wanted)
-        return units, sorted({int(size) for size in sizes})
+        groups.check_sizes(sizes, wanted)
+        return groups, sorted({int(size) for size in sizes})
 
     def _score_cache(
         self, data: Any, target: Any, splitter: Any, folds: Any, metadata: dict[str, Any]
@@ -302,48 +302,48 @@ class KSubsetSelector(DelegatingMixin, MetaEstimatorMixin, BaseEstimator):  # ty
     def _search(
         self,
         evaluate: CrossValidation,
-        units: Units,
+        groups: FeatureGroups,
         sizes: list[int],
         prior: NDArray[np.float64],
         seed: int,
         cache: ScoreCache | None,
         callbacks: list[Callable[[Progress], Any]],
-    ) -> list[Outcome]:
+    ) -> list[Result]:
         """Search sizes one by one, until a callback or an interrupt ends it."""
-        outcomes: list[Outcome] = []
+        results: list[Result] = []
         for size in sizes:
-            choice = units.choice(size)
-            budget = self._budget(len(choice.free), choice.size, evaluate.num_folds)
+            space = groups.space(size)
+            budget = self._budget(len(space.free), space.size, evaluate.num_folds)
             search = Search(
-                partial(evaluate, choice), len(choice.free), choice.size,
-                evaluate.num_folds, budget, seed, num_fresh=evaluate.num_fresh, prior=choice.gather(prior),
+                partial(evaluate, space), len(space.free), space.size,
+                evaluate.num_folds, budget, seed, num_fresh=evaluate.num_fresh, prior=space.to_groups(prior),
             )  # fmt: skip
             ended = False
             try:
                 for _ in search.run():
                     if cache is not None:
                         cache.save()
-                    progress = progress_of(search, choice)
+                    progress = progress_of(search, space)
                     if self.verbose > 0:
                         print(
                             f"[KSubsetSelector] k = {size}: {progress.n_fits} of at most {search.budget} fits, "
                             f"{progress.n_subsets} subsets, best score {progress.best_score:.4g}"
                         )
-                    if ended := tell(callbacks, progress):
+                    if ended := notify(callbacks, progress):
                         break
             except KeyboardInterrupt:
-                if not outcomes and not len(search.table):
+                if not results and not len(search.table):
                     raise
                 if cache is not None:
                     cache.save()
                 ended = True
                 warnings.warn("interrupted: the selector keeps the best columns found so far", stacklevel=3)
             # Scores that were not confirmed promise too much to stand beside others.
-            if not ended or not outcomes:
-                outcomes.append(outcome_of(search, choice))
+            if not ended or not results:
+                results.append(result_of(search, space))
             if ended:
                 break
-        return outcomes
+        return results
 
     def _budget(self, num_free: int, size: int, num_folds: int) -> int:
         if self.max_evaluations is None:

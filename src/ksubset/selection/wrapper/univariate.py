@@ -1,4 +1,4 @@
-"""How much each column tells of the target by itself: where a search starts that cannot try every column often."""
+"""Univariate scores: how much each column by itself says of the target, which is where a search starts."""
 
 import warnings
 from typing import Any
@@ -12,15 +12,15 @@ from sklearn.utils import check_array
 from ksubset.selection._sklearn import safe_indexing
 from ksubset.selection.groups import take_rows
 
-__all__ = ["relevance"]
+__all__ = ["univariate_scores"]
 
 _MOST = 8.0
 """Beyond so many standard deviations everything is equally sure."""
 _ROWS = 5_000
-"""Rows that are enough to tell what a search may start from."""
+"""Rows at most; more would not change where a search starts."""
 
 
-def relevance(data: Any, target: NDArray[Any] | None, *, classify: bool) -> NDArray[np.float64]:
+def univariate_scores(data: Any, target: NDArray[Any] | None, *, classify: bool) -> NDArray[np.float64]:
     """Evidence that the target depends on a column, as a one-sided normal score; of several targets the strongest.
 
     It has the p-value of an F-test: on a column's mean in each class, on its correlation with a numeric target or, for
