@@ -203,15 +203,17 @@ def test_of_a_training_with_groups_and_columns_that_are_sure(data: Any) -> None:
     groups = [[1, 6], [2, 7, 8], [9, 3]]
     selector = train(data, 4, feature_groups=groups, always_include=[0, 9], exclude=[5])
     found = selector.co_inclusion()
-    owners = {column: unit for unit, group in enumerate([[1, 6], [2, 7, 8], [4], [10], [11]]) for column in group}
+    group_index = {
+        column: number for number, group in enumerate([[1, 6], [2, 7, 8], [4], [10], [11]]) for column in group
+    }
     # The logits of groups come before those of single columns.
-    units = enumerated(selector._logits.double(), 2)
+    pairs = enumerated(selector._logits.double(), 2)
     probability = dict(zip(found.columns.tolist(), found.shares.diagonal(), strict=True))
     assert set(probability) == set(range(12)) - {5}
     for a, i in enumerate(found.columns.tolist()):
         for b, j in enumerate(found.columns.tolist()):
-            free = [owners[column] for column in (i, j) if column in owners]
-            expected = units[free[0], free[-1]] if free else 1.0
+            free = [group_index[column] for column in (i, j) if column in group_index]
+            expected = pairs[free[0], free[-1]] if free else 1.0
             assert found.shares[a, b] == pytest.approx(expected, abs=1e-10)
     np.testing.assert_allclose(found.shares.diagonal(), selector.inclusion_probabilities_[found.columns], rtol=1e-12)
     assert (np.diff(found.shares.diagonal()) <= 0).all()

@@ -64,7 +64,7 @@ def select(
     ] = 0.2,
     checkpoint: Annotated[
         Optional[Path],  # noqa: UP045
-        typer.Option(metavar="file", help="file of all scores; the same command goes on from there"),
+        typer.Option(metavar="file", help="file of all scores, from which the same command resumes"),
     ] = None,
     out: Annotated[
         Optional[Path],  # noqa: UP045
@@ -78,23 +78,23 @@ def select(
 
     Example: ksubset select data.csv --target y --k 10 --out selected.csv
     """
-    from ksubset.selection.tabular import select as tabular
+    from ksubset.selection.tabular import files, models, select, types
 
     sizes = _sizes(k)
-    frame = tabular.read(data)
+    frame = files.read(data)
     if out is not None:
-        tabular.check_out(out, data)
-    table = tabular.tabulate(frame, target, task, exclude or ())
-    estimator = tabular.model(model, classify=table.classes is not None, seed=seed)
-    score = scoring or ("r2" if table.classes is None else "accuracy")
+        files.check_out(out, data)
+    table = types.tabulate(frame, target, task, exclude or ())
+    estimator = models.make_model(model, classify=table.classes is not None, seed=seed)
+    score = scoring or table.scoring
     console, messages = Console(), Console(stderr=True)
     kind = "regression" if table.classes is None else f"classification, {_classes(table.classes)}"
     say(console, f"{data}: {len(table.target)} rows, {table.features.shape[1]} columns to choose from")
     say(console, f"target {target}: {kind}")
     if table.dropped:
         say(console, f"dropped: {table.dropped} rows without a target")
-    for remark in table.remarks:
-        say(messages, f"warning: {remark}")
+    for name, seems in table.suspects.items():
+        say(messages, f"warning: column {name!r} {seems}: if that is an id, leave it out by --exclude {name!r}")
     with (
         bar(messages, "search", max_evaluations, "fit") as advance,
         one_thread(),
@@ -106,12 +106,12 @@ def select(
             text = f"k = {progress.n_features_to_select}, best {score} {_number(progress.best_score)}"
             advance(text, progress.n_fits)
 
-        selection = tabular.select(
+        selection = select.select(
             table,
             estimator,
             sizes,
             scoring=scoring,
-            folds=cv,
+            cv=cv,
             max_evaluations=max_evaluations,
             jobs=jobs,
             seed=seed,
@@ -126,7 +126,7 @@ def select(
     _report(console, selection, model, score)
     if out is not None:
         kept = {*selection.selector.get_feature_names_out(), target}
-        tabular.save(data, kept, out)
+        files.save(data, kept, out)
         say(console, f"\n{out}: {len(kept) - 1} columns and the target, {len(frame)} rows")
 
 
@@ -145,10 +145,9 @@ def _classes(classes: list[str]) -> str:
 
 def _report(console: Console, selection: "Selection", model: str, score: str) -> None:
     selector = selection.selector
-    names, probabilities = selector.feature_names_in_, selector.inclusion_probabilities_
-    order = np.argsort(-probabilities, kind="stable")
-    kept = [place for place in order if selector.support_[place]]
-    nearly = [place for place in order if not selector.support_[place] and probabilities[place] > 0.005][:_NEARLY]
+    kept, others = selection.columns(kept=True), selection.columns(kept=False)
+    nearly = dict([(name, probability) for name, probability in others.items() if probability > 0.005][:_NEARLY])
+    total = len(kept) + len(others)
     path = selector.path_
     lines = []
     if len(path["n_features_to_select"]) > 1:
@@ -157,16 +156,16 @@ def _report(console: Console, selection: "Selection", model: str, score: str) ->
             path["n_features_to_select"], path["mean_test_score"], path["standard_error"], strict=True
         ):
             lines.append(f"{size:>4}  {_number(mean)} (standard error {_number(error)})")
-    lines += ["", f"kept {len(kept)} of {len(names)} columns, {selector.n_fits_} fits of {model}"]
+    lines += ["", f"kept {len(kept)} of {total} columns, {selector.n_fits_} fits of {model}"]
     lines += [f"cross-validated {score} {_number(selector.best_score_)}", ""]
     title = "column"
-    width = max(len(title), *(len(names[place]) for place in [*kept, *nearly]))
+    width = max(len(title), *map(len, (*kept, *nearly)))
     lines.append(f"{title:<{width}}  inclusion probability")
-    lines += [f"{names[place]:<{width}}  {probabilities[place]:.2f}" for place in kept]
+    lines += [f"{name:<{width}}  {probability:.2f}" for name, probability in kept.items()]
     if nearly:
-        lines += ["nearly kept:", *(f"{names[place]:<{width}}  {probabilities[place]:.2f}" for place in nearly)]
+        lines += ["nearly kept:", *(f"{name:<{width}}  {probability:.2f}" for name, probability in nearly.items())]
     lines += ["", f"{score} on the {selection.num_test} rows held out"]
-    lines.append(f"  all {len(names)} columns: {_number(selection.everything)}")
+    lines.append(f"  all {total} columns: {_number(selection.everything)}")
     lines.append(f"  the {len(kept)} kept: {_number(selection.kept)}")
     if draws := selection.random:
         lines.append(

@@ -1,4 +1,4 @@
-"""Arguments that selectors share: numbers, and functions that are told how far a fit has come and may end it."""
+"""Arguments that selectors share: numbers, and callbacks."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["check_integer", "check_positive", "listed_callbacks", "tell"]
+__all__ = ["check_integer", "check_positive", "listed_callbacks", "notify"]
 
 
 def listed_callbacks(callbacks: Any) -> list[Callable[[Any], Any]]:
@@ -21,8 +21,8 @@ def listed_callbacks(callbacks: Any) -> list[Callable[[Any], Any]]:
     return list(listed)
 
 
-def tell(callbacks: Sequence[Callable[[Any], Any]], progress: Any) -> bool:
-    """Tell all of them; returns whether one has answered True."""
+def notify(callbacks: Sequence[Callable[[Any], Any]], progress: Any) -> bool:
+    """Call all of them; returns whether one has answered True."""
     answers = [callback(progress) for callback in callbacks]
     return any(isinstance(answer, bool | np.bool_) and answer for answer in answers)
 

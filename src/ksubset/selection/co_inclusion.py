@@ -1,4 +1,4 @@
-"""What the subsets that a selector found good have in common."""
+"""Which columns the good subsets of a selector have in common."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -16,13 +16,13 @@ __all__ = ["CoInclusion", "as_good_as_the_best", "co_inclusion", "joint_probabil
 
 @dataclass(frozen=True)
 class CoInclusion:
-    """Which columns stand together, or for each other, among the subsets that a selector found good.
+    """Which columns occur together, or replace each other, in the subsets that a selector found good.
 
     Of a `KSubsetSelector` these are the subsets that are as good as the best, and each counts the same; of a
     `NeuralSubsetSelector` those of the learned distribution, and each counts as much as it is likely, so that shares
     are probabilities.
 
-    A column that is in all of them has no substitute. Two that are often in one, and in few together, stand for each
+    A column that is in all of them has no substitute. Two that are in many of them, and in few together, replace each
     other; two whose common share is that of each come as a pair.
 
     Arguments:
@@ -85,20 +85,20 @@ def co_inclusion(subsets: Sequence[NDArray[np.int64]], names: NDArray[np.object_
         max_columns: Columns to hold, at most; of those as frequent the first.
     """
     columns = np.concatenate(subsets)
-    owners = np.repeat(np.arange(len(subsets)), [len(subset) for subset in subsets])
+    holder = np.repeat(np.arange(len(subsets)), [len(subset) for subset in subsets])
     occurring, places, counts = np.unique(columns, return_inverse=True, return_counts=True)
     order = np.argsort(-counts, kind="stable")[:max_columns]
     rank = np.full(len(occurring), -1)
     rank[order] = np.arange(len(order))
     held = rank[places] >= 0
     members = np.zeros((len(subsets), len(order)))
-    members[owners[held], rank[places][held]] = 1.0
+    members[holder[held], rank[places][held]] = 1.0
     found = occurring[order]
     return CoInclusion(found, names[found], members.T @ members / len(subsets), len(subsets))
 
 
 def joint_probabilities(
-    logits: Tensor, size: int, owners: NDArray[np.int64], columns: NDArray[np.int64]
+    logits: Tensor, size: int, group_index: NDArray[np.int64], columns: NDArray[np.int64]
 ) -> NDArray[np.float64]:
     r"""Probability of each two of some columns to be in a subset together, on the diagonal of the one.
 
@@ -106,31 +106,31 @@ def joint_probabilities(
     (k-1)-subset of the others. No matrix of all columns is made: it takes O(n) memory, and O(mn) time.
 
     Arguments:
-        logits: Of the free units, `(u)`, float64.
-        size: Free units in a subset, k.
-        owners: As `Choice.owners`, `(n)`.
+        logits: Of the free groups, `(u)`, float64.
+        size: Free groups in a subset, k.
+        group_index: As `SubsetSpace.group_index`, `(n)`.
         columns: Some of positive probability, `(m)`.
 
     Returns:
         `(m, m)`, symmetric.
     """
-    units, places = np.unique(owners[columns], return_inverse=True)
+    groups, places = np.unique(group_index[columns], return_inverse=True)
     single = _with_certain(logits, size)
-    joint = np.empty((len(units), len(units)))
-    for row, unit in enumerate(units.tolist()):
+    joint = np.empty((len(groups), len(groups)))
+    for row, group in enumerate(groups.tolist()):
         given = single
-        if unit < len(logits):
+        if group < len(logits):
             others = logits.clone()
-            others[unit] = -torch.inf
+            others[group] = -torch.inf
             given = _with_certain(others, size - 1)
-            given[unit] = 1.0
-        joint[row] = single[unit] * given[units]
+            given[group] = 1.0
+        joint[row] = single[group] * given[groups]
     # The two ways to a pair differ by rounding.
     symmetric = (joint + joint.T) / 2
     return symmetric[places[:, None], places]
 
 
 def _with_certain(logits: Tensor, size: int) -> NDArray[np.float64]:
-    """Inclusion probabilities of units, and behind them those of what is always in, and never."""
+    """Inclusion probabilities of groups, and behind them those of what is always in, and never."""
     probabilities = inclusion_probabilities(logits, size).numpy() if len(logits) else np.empty(0)
     return np.append(probabilities, [1.0, 0.0])

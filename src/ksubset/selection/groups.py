@@ -1,4 +1,4 @@
-"""Columns of data in any container, and the units of them that a selector keeps or drops as one."""
+"""Columns of data in any container, and the groups of them that a selector keeps or drops as one."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -7,14 +7,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.feature_selection import SelectorMixin
-from sklearn.utils import _safe_indexing, check_array
-from sklearn.utils._set_output import _get_output_config
+from sklearn.utils import check_array
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from ksubset.selection._sklearn import get_output_config, safe_indexing
+
 __all__ = [
-    "Choice",
+    "FeatureGroups",
+    "SubsetSpace",
     "SupportMixin",
-    "Units",
     "column_by_column",
     "is_constant",
     "is_dataframe",
@@ -46,7 +47,7 @@ def take_columns(data: Any, columns: NDArray[np.int64]) -> Any:
         data `(N, n)`, columns `(k)` -> `(N, k)`.
     """
     # scikit-learn looks for many kinds of tables first, which takes longer than to index an array.
-    taken = data[:, columns] if isinstance(data, np.ndarray) else _safe_indexing(data, columns, axis=1)
+    taken = data[:, columns] if isinstance(data, np.ndarray) else safe_indexing(data, columns, axis=1)
     return taken.tocsr() if hasattr(taken, "tocsr") else taken
 
 
@@ -56,13 +57,13 @@ def take_rows(data: Any, rows: NDArray[np.intp]) -> Any:
     Shapes:
         data `(N, k)`, rows `(M)` -> `(M, k)`.
     """
-    return data[rows] if isinstance(data, np.ndarray) else _safe_indexing(data, rows)
+    return data[rows] if isinstance(data, np.ndarray) else safe_indexing(data, rows)
 
 
 def is_constant(data: Any) -> NDArray[np.bool_]:
     """Which columns have one value in all rows; data `(N, n)` -> `(n)`."""
     if is_dataframe(data):
-        columns = (_safe_indexing(data, column, axis=1) for column in range(data.shape[1]))
+        columns = (safe_indexing(data, column, axis=1) for column in range(data.shape[1]))
         return np.array([len(column.unique()) <= 1 for column in columns], dtype=bool)
     if hasattr(data, "tocsc"):
         low, high = data.min(axis=0), data.max(axis=0)
@@ -85,7 +86,7 @@ class SupportMixin(SelectorMixin):  # type: ignore[misc]
         check_is_fitted(self)
         data = validate_data(self, X, reset=False, skip_check_array=True)
         kept = take_columns(data, np.flatnonzero(self.support_))
-        if type(X).__module__.partition(".")[0] == _get_output_config("transform", estimator=self)["dense"]:
+        if type(X).__module__.partition(".")[0] == get_output_config("transform", estimator=self)["dense"]:
             return kept
         # A pipeline that fills in what is missing may say of itself that it takes nothing missing.
         return check_array(kept, dtype=None, ensure_all_finite=False)
@@ -97,14 +98,14 @@ class SupportMixin(SelectorMixin):  # type: ignore[misc]
 
 
 @dataclass(frozen=True)
-class Choice:
-    """A size, and what subsets of that size are made of; subsets are indices of `free`.
+class SubsetSpace:
+    """The subsets of one size; each is given by indices of `free`.
 
     Arguments:
-        members: Columns of each unit.
-        always: Units that are always kept.
-        free: Units that may be kept.
-        total: Units to keep, those always kept included.
+        members: Columns of each group.
+        always: Groups that are always kept.
+        free: Groups that may be kept.
+        total: Groups to keep, those always kept included.
         num_columns: Columns of the data, n.
     """
 
@@ -116,13 +117,13 @@ class Choice:
 
     @property
     def size(self) -> int:
-        """Free units in a subset."""
+        """Free groups in a subset."""
         return self.total - len(self.always)
 
     def columns(self, subset: NDArray[np.int64]) -> NDArray[np.int64]:
         """The columns of a subset with those always kept, ascending."""
-        units = (*self.always.tolist(), *self.free[subset].tolist())
-        return np.sort(np.concatenate([self.members[unit] for unit in units]))
+        groups = (*self.always.tolist(), *self.free[subset].tolist())
+        return np.sort(np.concatenate([self.members[group] for group in groups]))
 
     def support(self, subset: NDArray[np.int64]) -> NDArray[np.bool_]:
         """The columns of a subset with those always kept, `(n)`."""
@@ -130,39 +131,39 @@ class Choice:
         support[self.columns(subset)] = True
         return support
 
-    def gather(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Values of the columns `(n)` as values of the free units: of a unit the largest."""
-        return np.array([values[self.members[unit]].max() for unit in self.free.tolist()])
+    def to_groups(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Values of the columns `(n)` as values of the free groups: of a group the largest."""
+        return np.array([values[self.members[group]].max() for group in self.free.tolist()])
 
-    def owners(self) -> NDArray[np.int64]:
-        """Place of each column's unit among the free ones, and next to them that of all always kept, and of no unit.
+    def group_index(self) -> NDArray[np.int64]:
+        """Place of each column's group among the free ones, and next to them that of all always kept, and of no group.
 
-        Behind values of the free units, a 1 and a 0 are then those of the columns that are kept always, and never.
+        Behind values of the free groups, a 1 and a 0 are then those of the columns that are kept always, and never.
 
         Shapes:
             -> `(n)`.
         """
         free = len(self.free)
-        owners = np.full(self.num_columns, free + 1, dtype=np.int64)
-        for unit in self.always.tolist():
-            owners[self.members[unit]] = free
-        for place, unit in enumerate(self.free.tolist()):
-            owners[self.members[unit]] = place
-        return owners
+        index = np.full(self.num_columns, free + 1, dtype=np.int64)
+        for group in self.always.tolist():
+            index[self.members[group]] = free
+        for place, group in enumerate(self.free.tolist()):
+            index[self.members[group]] = place
+        return index
 
-    def spread(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Values of the free units as values of the columns, `(n)`: 1 where always kept, 0 where never."""
-        spread: NDArray[np.float64] = np.append(values, [1.0, 0.0])[self.owners()]
-        return spread
+    def to_columns(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Values of the free groups as values of the columns, `(n)`: 1 where always kept, 0 where never."""
+        columns: NDArray[np.float64] = np.append(values, [1.0, 0.0])[self.group_index()]
+        return columns
 
 
-class Units:
-    """What k counts: columns, or groups of columns that stand or fall together.
+class FeatureGroups:
+    """What k counts: columns, or groups of columns that are kept or dropped together.
 
     Arguments:
         constant: Which of the columns have one value in all rows, `(n)`.
         names: Their names, if all have one.
-        groups: Columns of each group, by name or index; every other column is a group of its own.
+        groups: Columns of each group, by name or index; each other column is a group.
         always: Columns whose groups are always kept.
         never: Columns whose groups never are.
 
@@ -194,7 +195,7 @@ class Units:
         owner[single] = len(self._members) + np.arange(len(single))
         self._members += list(single[:, None])
         self.always: NDArray[np.int64] = np.unique(owner[_positions(always, "always_include", places, len(constant))])
-        """Units that are always kept."""
+        """Groups that are always kept."""
         excluded = np.unique(owner[_positions(never, "exclude", places, len(constant))])
         if len(both := np.intersect1d(self.always, excluded)):
             columns = self._members[both[0]]
@@ -202,20 +203,20 @@ class Units:
                 f"exclude: expected no columns of always_include or of their groups, got columns {columns.tolist()}"
             )
         self.free: NDArray[np.int64] = np.setdiff1d(np.arange(len(self)), np.union1d(self.always, excluded))
-        """Units that may be kept or not."""
-        self._useful = self.free[[not constant[self._members[unit]].all() for unit in self.free.tolist()]]
+        """Groups that may be kept or not."""
+        self._useful = self.free[[not constant[self._members[group]].all() for group in self.free.tolist()]]
 
     def __len__(self) -> int:
         return len(self._members)
 
     @property
     def least(self) -> int:
-        """Units in the smallest subset."""
+        """Groups in the smallest subset."""
         return max(1, len(self.always))
 
     @property
     def most(self) -> int:
-        """Units in the largest."""
+        """Groups in the largest."""
         return len(self.always) + len(self.free)
 
     def check_sizes(self, sizes: Sequence[int], wanted: Any) -> None:
@@ -230,10 +231,10 @@ class Units:
                 f"groups, {len(self.always)} always kept and {len(self) - self.most} excluded, got {wanted!r}"
             )
 
-    def choice(self, total: int) -> Choice:
-        """Subsets of so many units; none that is constant is free unless all others are too few."""
+    def space(self, total: int) -> SubsetSpace:
+        """Subsets of so many groups; none that is constant is free unless all others are too few."""
         enough = len(self.always) + len(self._useful) >= total
-        return Choice(self._members, self.always, self._useful if enough else self.free, total, self._num_columns)
+        return SubsetSpace(self._members, self.always, self._useful if enough else self.free, total, self._num_columns)
 
 
 def _listed(value: Any, argument: str) -> Sequence[Any]:

@@ -9,11 +9,13 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import polars as pl
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from typer.testing import CliRunner
 
 from ksubset import cli
-from ksubset.selection.tabular import select as tabular
+from ksubset.selection.tabular.models import MODELS
 
 ROWS = 100
 QUICK = ["--cv", "3", "--max-evaluations", "60", "--model", "linear"]
@@ -149,14 +151,14 @@ def test_what_looks_like_an_id_is_named(data: Path) -> None:
         ),
         (["--exclude", "z"], "exclude: expected one of 'x0', "),
         (["--exclude", "y"], "exclude: expected one of 'x0', 'x1', 'x2', 'x3', 'x4', 'colour', 'price', got 'y'"),
-        (["--always-include", "z"], "always-include: expected one of 'x0', "),
+        (["--always-include", "z"], "always_include: expected one of 'x0', "),
         (["--model", "tree"], "model: expected one of hist-gradient-boosting, "),
         (["--task", "ranking"], "task: expected one of classification, regression, got 'ranking'"),
         (["--task", "regression"], "task: expected classification, as 'y' is text, got regression"),
         (["--scoring", "magic"], "scoring: expected a scorer of scikit-learn, such as 'roc_auc' or 'r2', got 'magic'"),
         (["--jobs", "0"], "jobs: expected 1 or more, or -1 for as many as there are cores, got 0"),
-        (["--test-share", "0"], "test-share: expected a number above 0 and below 1, got 0.0"),
-        (["--test-share", "0.001"], "test-share: expected a share that holds out as many rows as there are classes"),
+        (["--test-share", "0"], "test_share: expected a number above 0 and below 1, got 0.0"),
+        (["--test-share", "0.001"], "test_share: expected a share that holds out as many rows as there are classes"),
         (["--cv", "60"], "cv: expected at most as many folds as there are rows of each class to search with, got 60"),
         (["--target", "price", "--cv", "60"], "cv: expected two rows in each fold, got 60 folds of 80 rows"),
         (["--max-evaluations", "2"], "max_evaluations: expected 3 or more"),
@@ -211,8 +213,8 @@ def test_no_file_and_the_same_file(data: Path) -> None:
 
 
 def test_duplicated_columns_of_parquet(tmp_path: Path) -> None:
-    table = tabular.pa.table([[1, 2], [1, 2]], names=["a", "a"])
-    tabular.pq.write_table(table, tmp_path / "data.parquet")
+    table = pa.table([[1, 2], [1, 2]], names=["a", "a"])
+    pq.write_table(table, tmp_path / "data.parquet")
     result = invoke(tmp_path / "data.parquet", "--target", "a", "--k", "1")
     assert result.exit_code == 2
     assert "columns of different names, got 'a' more than once" in result.stderr
@@ -242,4 +244,4 @@ def test_help() -> None:
     assert "select columns of a data set" in result.output
     assert "Keep the k columns of a CSV or Parquet file" in result.output
     result = CliRunner().invoke(cli.app, ["select", "--help"], env={"COLUMNS": "200", "TERM": "dumb"})
-    assert all(name in result.output for name in tabular.MODELS)
+    assert all(name in result.output for name in MODELS)

@@ -14,7 +14,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from ksubset.selection.tabular import select as tabular
+from ksubset.selection.tabular.files import read, save
+from ksubset.selection.tabular.models import MODELS, make_model
+from ksubset.selection.tabular.select import select
+from ksubset.selection.tabular.types import tabulate
+from ksubset.selection.wrapper.selector import KSubsetSelector
 
 ROWS = 120
 
@@ -56,9 +60,7 @@ def written(frame: pd.DataFrame, path: Path) -> Path:
 def test_columns_of_every_kind(tmp_path: Path, ending: str) -> None:
     frame = mixed()
     frame.loc[3, "size"] = np.inf
-    table = tabular.tabulate(
-        tabular.read(written(frame, tmp_path / f"data.{ending}")), "label", exclude=["price", "constant"]
-    )
+    table = tabulate(read(written(frame, tmp_path / f"data.{ending}")), "label", exclude=["price", "constant"])
     assert list(table.features.columns) == ["size", "colour", "flag", "count", "day", "word"]
     kinds = {name: str(dtype) for name, dtype in table.features.dtypes.items()}
     assert kinds == dict.fromkeys(["size", "flag", "count", "day"], "float64") | {
@@ -70,7 +72,7 @@ def test_columns_of_every_kind(tmp_path: Path, ending: str) -> None:
     np.testing.assert_array_equal(table.features["day"], days)
     assert table.classes == ["no", "yes"]
     np.testing.assert_array_equal(table.target, frame["label"] == "yes")
-    assert (table.dropped, table.remarks) == (0, [])
+    assert (table.dropped, table.suspects) == (0, {})
 
 
 def test_types_of_arrow(tmp_path: Path) -> None:
@@ -87,7 +89,7 @@ def test_types_of_arrow(tmp_path: Path) -> None:
         "y": pa.array([0.5, 1.5, 2.5]),
     }
     pq.write_table(pa.table(columns), tmp_path / "data.parquet")
-    table = tabular.tabulate(tabular.read(tmp_path / "data.parquet"), "y")
+    table = tabulate(read(tmp_path / "data.parquet"), "y")
     found = table.features
     start = (moment - datetime.datetime(1970, 1, 1)) / datetime.timedelta(days=1)
     assert found["decimal"].tolist()[::2] == [1.5, 2.0]
@@ -98,7 +100,7 @@ def test_types_of_arrow(tmp_path: Path) -> None:
     assert found.iloc[1].isna().all()
     pq.write_table(pa.table({"list": [[1], [2]], "y": [1, 2]}), tmp_path / "data.parquet")
     with pytest.raises(ValueError, match="data: expected columns of numbers, text or dates, got 'list' of list"):
-        tabular.tabulate(tabular.read(tmp_path / "data.parquet"), "y")
+        tabulate(read(tmp_path / "data.parquet"), "y")
 
 
 @pytest.mark.parametrize(
@@ -113,7 +115,7 @@ def test_types_of_arrow(tmp_path: Path) -> None:
 )
 def test_dates_in_text(text: list[str], numbers: bool) -> None:
     frame = pd.DataFrame({"x": [*text, None], "y": [1.5, 2.5, 3.5]}).convert_dtypes(dtype_backend="pyarrow")
-    assert (tabular.tabulate(frame, "y").features["x"].dtype == np.float64) == numbers
+    assert (tabulate(frame, "y").features["x"].dtype == np.float64) == numbers
 
 
 @pytest.mark.parametrize(
@@ -130,30 +132,29 @@ def test_dates_in_text(text: list[str], numbers: bool) -> None:
 )
 def test_the_task_is_what_the_target_looks_like(values: list[Any], classes: list[str] | None) -> None:
     frame = pd.DataFrame({"x": range(0, 2 * len(values), 2), "y": values}).convert_dtypes(dtype_backend="pyarrow")
-    assert tabular.tabulate(frame, "y").classes == classes
+    assert tabulate(frame, "y").classes == classes
     if not isinstance(values[0], str):
-        assert tabular.tabulate(frame, "y", "regression").classes is None
-    assert tabular.tabulate(frame, "y", "classification").classes is not None
+        assert tabulate(frame, "y", "regression").classes is None
+    assert tabulate(frame, "y", "classification").classes is not None
 
 
-def test_remarks_and_rows_without_a_target() -> None:
+def test_suspects_and_rows_without_a_target() -> None:
     frame = pd.DataFrame(
         {"": range(5), "name": list("abcde"), "x": [1, 1, 2, 2, 5], "y": [1.5, None, 2.5, float("inf"), 3.5]}
     )
-    table = tabular.tabulate(frame.convert_dtypes(dtype_backend="pyarrow"), "y")
+    table = tabulate(frame.convert_dtypes(dtype_backend="pyarrow"), "y")
     assert (len(table.features), len(table.target), table.dropped) == (3, 3, 2)
-    assert ["another text" in remark for remark in table.remarks] == [True]
+    assert table.suspects == {"name": "has another text in each row"}
     frame["y"] = [1.5, 2.5, 3.5, 4.5, 5.5]
-    remarks = tabular.tabulate(frame.convert_dtypes(dtype_backend="pyarrow"), "y").remarks
-    assert ["counts the rows" in remark for remark in remarks] == [True, False]
-    assert "--exclude 'name'" in remarks[1]
+    suspects = tabulate(frame.convert_dtypes(dtype_backend="pyarrow"), "y").suspects
+    assert suspects == {"": "counts the rows", "name": "has another text in each row"}
 
 
 @pytest.mark.parametrize("separator", [",", ";", "\t", "|"])
 def test_separators(tmp_path: Path, separator: str) -> None:
     path = tmp_path / "data.CSV"
     path.write_text(f"\ufeffa{separator}y\n1{separator}x, z\n".replace("x, z", '"x, z"'), encoding="utf-8")
-    frame = tabular.read(path)
+    frame = read(path)
     assert frame.to_dict("list") == {"a": [1], "y": ["x, z"]}
 
 
@@ -162,10 +163,10 @@ CELLS = "id,zip,amount,flag,when,y\na,00123,1.10,true,2026-01-01,0\nb,NA,,,,1\nc
 
 def test_cells_stay_as_they_are(tmp_path: Path) -> None:
     (tmp_path / "data.csv").write_text(CELLS)
-    tabular.save(tmp_path / "data.csv", {"y", "zip", "amount", "flag"}, tmp_path / "out.csv")
+    save(tmp_path / "data.csv", {"y", "zip", "amount", "flag"}, tmp_path / "out.csv")
     lines = [line.split(",") for line in CELLS.splitlines()]
     assert (tmp_path / "out.csv").read_text().splitlines() == [",".join([*line[1:4], line[5]]) for line in lines]
-    tabular.save(tmp_path / "data.csv", {"y", "flag", "when"}, tmp_path / "out.parquet")
+    save(tmp_path / "data.csv", {"y", "flag", "when"}, tmp_path / "out.parquet")
     written = pl.read_parquet(tmp_path / "out.parquet")
     assert written.schema == {"flag": pl.Boolean, "when": pl.String, "y": pl.Int64}
     assert written["y"].to_list() == [0, 1, None]
@@ -183,21 +184,21 @@ def test_types_stay_as_they_are(tmp_path: Path) -> None:
         }
     )
     frame.write_parquet(tmp_path / "data.parquet")
-    tabular.save(tmp_path / "data.parquet", set("fdecba"), tmp_path / "out.parquet")
+    save(tmp_path / "data.parquet", set("fdecba"), tmp_path / "out.parquet")
     assert pl.read_parquet(tmp_path / "out.parquet").equals(frame)
-    tabular.save(tmp_path / "data.parquet", {"f", "a", "b"}, tmp_path / "out.csv")
+    save(tmp_path / "data.parquet", {"f", "a", "b"}, tmp_path / "out.csv")
     assert (tmp_path / "out.csv").read_text() == "a,b,f\n1,x,True\n,y,\n3,,False\n"
 
 
 @pytest.mark.parametrize("classify", [True, False])
-@pytest.mark.parametrize("name", tabular.MODELS)
+@pytest.mark.parametrize("name", MODELS)
 def test_models_take_any_columns(name: str, classify: bool) -> None:
     frame = mixed(80).convert_dtypes(dtype_backend="pyarrow")
     frame["void"] = pd.Series([None] * len(frame), dtype=pd.ArrowDtype(pa.float64()))
     frame["rare"] = pd.Series([None] * 50 + ["x", "y"] * 15, dtype=pd.ArrowDtype(pa.string()))
     target, other = ("label", "price") if classify else ("price", "label")
-    table = tabular.tabulate(frame, target, exclude=[other])
-    model = tabular.model(name, classify=classify)
+    table = tabulate(frame, target, exclude=[other])
+    model = make_model(name, classify=classify)
     for columns in (
         table.features.columns,
         ["size", "void"],
@@ -221,51 +222,51 @@ def test_models_take_any_columns(name: str, classify: bool) -> None:
 def test_boosting_takes_more_categories_than_its_bins() -> None:
     text = pd.Categorical([str(number) for number in range(600)])
     y = np.arange(600) % 2
-    model = tabular.model("hist-gradient-boosting", classify=True).fit(pd.DataFrame({"x": text}), y)
+    model = make_model("hist-gradient-boosting", classify=True).fit(pd.DataFrame({"x": text}), y)
     assert model.predict(pd.DataFrame({"x": text})).shape == (600,)
 
 
 def test_an_unknown_model() -> None:
     with pytest.raises(ValueError, match=r"model: expected one of hist-gradient-boosting, .*, linear, got 'tree'"):
-        tabular.model("tree", classify=True)
+        make_model("tree", classify=True)
 
 
 @pytest.mark.parametrize("target", ["label", "price"])
 def test_informative_columns_beat_random_ones(target: str) -> None:
     other = {"label": "price", "price": "label"}[target]
     frame = mixed().convert_dtypes(dtype_backend="pyarrow")
-    table = tabular.tabulate(frame, target, exclude=[other])
-    model = tabular.model("linear", classify=target == "label")
+    table = tabulate(frame, target, exclude=[other])
+    model = make_model("linear", classify=target == "label")
     seen = []
-    found = tabular.select(table, model, [2], folds=3, max_evaluations=60, callback=seen.append)
+    found = select(table, model, [2], cv=3, max_evaluations=60, callback=seen.append)
     assert set(found.selector.get_feature_names_out()) == {"size", "colour"}
     assert found.num_test == round(0.2 * ROWS)
     assert len(found.random) == 10
     assert found.kept > np.mean(found.random) + 0.1
     assert found.selector.n_fits_ == seen[-1].n_fits <= 60
-    again = tabular.select(table, model, [2], folds=3, max_evaluations=60)
+    again = select(table, model, [2], cv=3, max_evaluations=60)
     assert (again.everything, again.kept, again.random) == (found.everything, found.kept, found.random)
 
 
 def test_columns_that_are_always_kept_are_part_of_random_ones() -> None:
     frame = mixed().convert_dtypes(dtype_backend="pyarrow")
-    table = tabular.tabulate(frame, "price", exclude=["label"])
-    options = {"folds": 3, "max_evaluations": 30, "always_include": ["colour", "size"]}
-    found = tabular.select(table, tabular.model("linear", classify=False), [3], **options)
+    table = tabulate(frame, "price", exclude=["label"])
+    options = {"cv": 3, "max_evaluations": 30, "always_include": ["colour", "size"]}
+    found = select(table, make_model("linear", classify=False), [3], **options)
     assert {"colour", "size"} < set(found.selector.get_feature_names_out())
     assert min(found.random) > 0.9
-    assert not tabular.select(table, tabular.model("linear", classify=False), [7], **options).random
+    assert not select(table, make_model("linear", classify=False), [7], **options).random
     with pytest.raises(ValueError, match="k: expected 2 to 7, the number of columns, got 1"):
-        tabular.select(table, tabular.model("linear", classify=False), [1], **options)
+        select(table, make_model("linear", classify=False), [1], **options)
 
 
 def test_held_out_rows_have_no_part_in_the_search(monkeypatch: pytest.MonkeyPatch) -> None:
     seen: list[Any] = []
-    fit = tabular.KSubsetSelector.fit
-    monkeypatch.setattr(tabular.KSubsetSelector, "fit", lambda self, X, y: (seen.append((X, y)), fit(self, X, y))[1])
-    table = tabular.tabulate(mixed().convert_dtypes(dtype_backend="pyarrow"), "label", exclude=["price"])
-    model = tabular.model("linear", classify=True)
-    found = tabular.select(table, model, [1], folds=3, max_evaluations=21, test_share=0.25)
+    fit = KSubsetSelector.fit
+    monkeypatch.setattr(KSubsetSelector, "fit", lambda self, X, y: (seen.append((X, y)), fit(self, X, y))[1])
+    table = tabulate(mixed().convert_dtypes(dtype_backend="pyarrow"), "label", exclude=["price"])
+    model = make_model("linear", classify=True)
+    found = select(table, model, [1], cv=3, max_evaluations=21, test_share=0.25)
     ((features, target),) = seen
     assert (len(features), len(target), found.num_test) == (90, 90, 30)
     rest = table.features.index.difference(features.index)
@@ -278,7 +279,5 @@ def test_held_out_rows_have_no_part_in_the_search(monkeypatch: pytest.MonkeyPatc
 
 def test_features_hash_alike_in_every_process() -> None:
     """A checkpoint knows its data by this."""
-    first, second = (
-        tabular.tabulate(mixed().convert_dtypes(dtype_backend="pyarrow"), "label").features for _ in range(2)
-    )
+    first, second = (tabulate(mixed().convert_dtypes(dtype_backend="pyarrow"), "label").features for _ in range(2))
     assert joblib.hash(first) == joblib.hash(second)

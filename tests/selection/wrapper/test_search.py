@@ -9,11 +9,8 @@ from itertools import combinations
 
 import numpy as np
 import pytest
-import torch
 from numpy.typing import NDArray
 
-from ksubset import KSubset
-from ksubset.selection.wrapper.regression import fit_slope, ridge
 from ksubset.selection.wrapper.search import Search
 
 Score = Callable[[NDArray[np.int64]], NDArray[np.float64]]
@@ -40,7 +37,7 @@ def searched(folds: Folds, n: int, k: int, budget: int, *, num_folds: int = 3, s
 
 
 def best_of(search: Search) -> list[int]:
-    return search.subsets[search.best].tolist()
+    return search.table.subsets[search.best].tolist()
 
 
 def peak_memory() -> int:
@@ -68,8 +65,8 @@ def every(n: int, k: int) -> NDArray[np.int64]:
 def test_few_subsets_are_all_evaluated_on_all_folds(k: int) -> None:
     folds = Folds(quadratic(6, 1))
     search = searched(folds, 6, k, 1000)
-    assert len(search.subsets) == math.comb(6, k)
-    assert np.isfinite(search.scores).all()
+    assert len(search.table.subsets) == math.comb(6, k)
+    assert np.isfinite(search.table.scores).all()
     assert best_of(search) == every(6, k)[folds.score(every(6, k)).argmax()].tolist()
 
 
@@ -78,7 +75,7 @@ def test_best_of_42504_subsets_by_a_quadratic_score() -> None:
     for seed in range(8):
         score = quadratic(24, seed)
         search = searched(Folds(score), 24, 5, 1500, num_folds=2, seed=seed)
-        found += score(search.subsets[[search.best]])[0] == score(every(24, 5)).max()
+        found += score(search.table.subsets[[search.best]])[0] == score(every(24, 5)).max()
     assert found >= 6  # from 2 in 100 subsets
 
 
@@ -98,21 +95,22 @@ def test_no_fold_of_a_subset_twice_and_never_over_budget(noise: float) -> None:
         search = searched(folds, n, k, budget, seed=seed)
         assert max(folds.calls.values()) == 1
         assert search.evaluations == sum(folds.calls.values()) <= budget
-        assert len({tuple(subset) for subset in search.subsets.tolist()}) == len(search.subsets)
+        assert len({tuple(subset) for subset in search.table.subsets.tolist()}) == len(search.table.subsets)
 
 
 def test_same_seed_same_search() -> None:
     one, two = (searched(Folds(quadratic(30, 0), 0.1), 30, 4, 900, seed=7) for _ in range(2))
-    np.testing.assert_array_equal(one.subsets, two.subsets)
-    np.testing.assert_array_equal(one.scores, two.scores)
+    np.testing.assert_array_equal(one.table.subsets, two.table.subsets)
+    np.testing.assert_array_equal(one.table.scores, two.table.scores)
     assert one.fresh == two.fresh
-    assert not np.array_equal(one.subsets[:9], searched(Folds(quadratic(30, 0)), 30, 4, 900, seed=8).subsets[:9])
+    other = searched(Folds(quadratic(30, 0)), 30, 4, 900, seed=8)
+    assert not np.array_equal(one.table.subsets[:9], other.table.subsets[:9])
 
 
 def test_racing_spends_folds_on_the_good() -> None:
     folds = Folds(quadratic(40, 0), noise=0.1, fold_effect=3.0)
     search = searched(folds, 40, 5, 3000, num_folds=5)
-    seen, values = (~np.isnan(search.scores)).sum(1), folds.score(search.subsets)
+    seen, values = (~np.isnan(search.table.scores)).sum(1), folds.score(search.table.subsets)
     assert seen.mean() < 2.5
     assert values[seen == 5].mean() > values[seen == 1].mean() + values.std() / 2
     assert seen[values.argmax()] == 5
@@ -133,8 +131,8 @@ def test_fresh_folds_decide_not_luck() -> None:
 
 def test_a_likeliest_subset_is_a_finalist() -> None:
     search = searched(Folds(quadratic(40, 0), noise=3.0), 40, 5, 2000)
-    modes = [row for row in search._modes if np.isfinite(search.scores[row]).all()]
-    assert max(modes, key=lambda row: search.scores[row].mean()) in search.fresh
+    modes = [row for row in search.modes if np.isfinite(search.table.scores[row]).all()]
+    assert max(modes, key=lambda row: search.table.scores[row].mean()) in search.fresh
     assert len(search.fresh) == 8
     assert sorted(map(len, search.fresh.values())) == [3] * 4 + [6] * 2 + [15] * 2
 
@@ -143,89 +141,15 @@ def test_scores_that_are_not_finite_are_the_worst() -> None:
     bad: Score = lambda z: np.where((z == 3).any(-1), np.nan, quadratic(30, 2)(z))  # noqa: E731
     search = searched(Folds(bad), 30, 4, 900)
     assert 3 not in best_of(search)
-    assert search.inclusion.isfinite().all()
+    assert search.proposal.inclusion.isfinite().all()
 
 
 def test_a_search_can_be_left_at_any_batch() -> None:
     search = Search(Folds(quadratic(30, 0)), 30, 4, 3, 900, 0)
     for batch, _ in enumerate(search.run()):
-        assert 0 <= search.best < len(search.subsets)
+        assert 0 <= search.best < len(search.table.subsets)
         if batch == 3:
             break
-
-
-def test_values_do_not_depend_on_which_folds_were_seen() -> None:
-    folds = Folds(quadratic(20, 0), fold_effect=100.0)
-    search = searched(folds, 20, 3, 400, fresh=0)
-    values, expected = search._values(), folds.score(search.subsets)
-    kept = values > values.min()
-    np.testing.assert_allclose((values - expected)[kept], (values - expected)[kept].mean(), atol=1e-10)
-
-
-def test_mixture_of_proposals_against_log_prob() -> None:
-    search = searched(Folds(quadratic(15, 0)), 15, 3, 200, fresh=0)
-    z = torch.zeros(len(search._drawn), 15, dtype=torch.float64)
-    z.scatter_(1, torch.from_numpy(search.subsets[search._drawn]), 1.0)
-    expected = sum(count * KSubset(3, logits).log_prob(z).exp() for logits, _, count in search._proposals)
-    torch.testing.assert_close(search._log_mixture.exp(), expected)
-    assert len(search._proposals) > 1
-
-
-def test_a_step_keeps_half_of_the_effective_sample_size() -> None:
-    search = Search(Folds(quadratic(9, 0)), 9, 3, 3, 500, 0)
-    torch.manual_seed(0)
-    before = KSubset(3, torch.randn(9, dtype=torch.float64))
-    search.logits = before.logits
-    search._move(20 * torch.randn(9, dtype=torch.float64))
-    support = before.enumerate_support()
-    weights = (KSubset(3, search.logits).log_prob(support) - before.log_prob(support)).exp()
-    kept = 1 / (before.log_prob(support).exp() * weights.square()).sum()
-    assert 0.5 <= kept < 0.52
-    near = search.logits + 0.01 * torch.randn(9, dtype=torch.float64)
-    search._move(near)
-    torch.testing.assert_close(search.logits, near - near.mean())
-
-
-def test_swaps_are_the_neighbours_likeliest_first() -> None:
-    search = Search(Folds(quadratic(8, 0)), 8, 3, 3, 500, 0)
-    search.logits = torch.tensor([3.0, 1.0, 4.0, 1.5, 9.0, 2.0, 6.0, 5.0], dtype=torch.float64)
-    best = np.array([0, 2, 4])
-    swaps = [tuple(subset.tolist()) for subset in search._swaps(best)]
-    assert set(swaps) == {s for s in combinations(range(8), 3) if len({0, 2, 4} & set(s)) == 2}
-    totals = [float(search.logits[list(subset)].sum()) for subset in swaps]
-    assert totals == sorted(totals, reverse=True)
-
-
-@pytest.mark.parametrize(("rows", "n"), [(400, 12), (30, 50)])
-def test_ridge_against_dense_normal_equations(rows: int, n: int) -> None:
-    rng = np.random.default_rng(0)
-    subsets = torch.from_numpy(np.stack([rng.choice(n, 4, replace=False) for _ in range(rows)]))
-    values, weights = torch.from_numpy(rng.standard_normal(rows)), torch.from_numpy(rng.random(rows))
-    strengths = torch.tensor([1.0, 100.0], dtype=torch.float64)
-    z = torch.zeros(rows, n, dtype=torch.float64).scatter_(1, subsets, 1.0)
-    z = z - (weights @ z) / weights.sum()
-    y = values - (weights @ values) / weights.sum()
-    slow = torch.stack(
-        [
-            torch.linalg.solve((z.T * weights) @ z + s * torch.eye(n, dtype=z.dtype), (z.T * weights) @ y)
-            for s in strengths
-        ],
-        1,
-    )
-    torch.testing.assert_close(ridge(subsets, values, weights, n, strengths), slow, rtol=1e-4, atol=1e-6)
-
-
-def test_slopes_of_noise_are_no_news_and_those_of_a_linear_score_are_exact() -> None:
-    rng = np.random.default_rng(0)
-    subsets = torch.from_numpy(np.stack([rng.choice(50, 5, replace=False) for _ in range(2000)]))
-    weights = torch.ones(2000, dtype=torch.float64)
-    noise = fit_slope(subsets, torch.from_numpy(rng.standard_normal(2000)), weights, 50)
-    assert (noise.mean / noise.deviation).abs().max() < 4
-    slope = torch.from_numpy(rng.standard_normal(50))
-    linear = fit_slope(subsets, slope[subsets].sum(-1), weights, 50)
-    torch.testing.assert_close(linear.mean - linear.mean.mean(), slope - slope.mean(), rtol=1e-2, atol=1e-2)
-    flat = fit_slope(subsets, torch.ones(2000, dtype=torch.float64), weights, 50)
-    assert not flat.mean.any()
 
 
 def test_ten_thousand_items_in_little_memory() -> None:
@@ -234,4 +158,4 @@ def test_ten_thousand_items_in_little_memory() -> None:
     before = peak_memory()
     search = searched(Folds(lambda z: good[z].sum(-1), noise=0.1), 10_000, 20, 6000, num_folds=5)
     assert peak_memory() - before < 150 * 2**20  # a matrix of all subsets has 300 MiB
-    assert good[search.subsets[search.best]].sum() >= 14  # chance: 0.04
+    assert good[search.table.subsets[search.best]].sum() >= 14  # chance: 0.04

@@ -11,7 +11,7 @@ import scipy.stats
 from sklearn.linear_model import Ridge
 
 from ksubset.selection import KSubsetSelector
-from ksubset.selection.wrapper.univariate import relevance
+from ksubset.selection.wrapper.univariate import univariate_scores
 
 
 @pytest.fixture
@@ -29,7 +29,7 @@ def as_score(p: float) -> float:
 def test_numbers_against_numbers_are_tested_by_correlation(numbers: tuple[Any, Any]) -> None:
     X, y = numbers
     expected = [as_score(scipy.stats.pearsonr(X[:, column], y).pvalue) for column in range(3)]
-    np.testing.assert_allclose(relevance(X, y, classify=False), [*expected, 0.0], rtol=1e-6)
+    np.testing.assert_allclose(univariate_scores(X, y, classify=False), [*expected, 0.0], rtol=1e-6)
 
 
 def test_numbers_against_classes_are_tested_by_variance(numbers: tuple[Any, Any]) -> None:
@@ -37,7 +37,7 @@ def test_numbers_against_classes_are_tested_by_variance(numbers: tuple[Any, Any]
     labels = np.array(["a", "b", "c"])[np.digitize(y, [-0.5, 0.5])]
     groups = [X[labels == label] for label in "abc"]
     expected = [as_score(scipy.stats.f_oneway(*(group[:, column] for group in groups)).pvalue) for column in range(3)]
-    np.testing.assert_allclose(relevance(X, labels, classify=True), [*expected, 0.0], rtol=1e-6)
+    np.testing.assert_allclose(univariate_scores(X, labels, classify=True), [*expected, 0.0], rtol=1e-6)
 
 
 @pytest.mark.parametrize("frame", [pd.DataFrame, pl.DataFrame])
@@ -47,32 +47,32 @@ def test_text_is_tested_by_the_target_in_each_category(numbers: tuple[Any, Any],
     table = frame({"number": X[:, 0], "text": text, "id": [f"row {row}" for row in range(200)]})
     groups = [y[text == level] for level in np.unique(text)]
     expected = [as_score(scipy.stats.pearsonr(X[:, 0], y).pvalue), as_score(scipy.stats.f_oneway(*groups).pvalue), 0.0]
-    np.testing.assert_allclose(relevance(table, y, classify=False), expected, rtol=1e-6)
+    np.testing.assert_allclose(univariate_scores(table, y, classify=False), expected, rtol=1e-6)
     classes = (y > 0).astype(int)
-    assert relevance(table, classes, classify=True)[1] > 5
-    assert relevance(table, np.random.default_rng(1).permutation(classes), classify=True)[1] < 3
+    assert univariate_scores(table, classes, classify=True)[1] > 5
+    assert univariate_scores(table, np.random.default_rng(1).permutation(classes), classify=True)[1] < 3
 
 
 def test_containers_agree(numbers: tuple[Any, Any]) -> None:
     X, y = numbers
-    expected = relevance(X, y, classify=False)
+    expected = univariate_scores(X, y, classify=False)
     for other in (pd.DataFrame(X), pl.DataFrame(X), X.astype(object), scipy.sparse.csr_array(X)):
-        np.testing.assert_allclose(relevance(other, y, classify=False), expected, rtol=1e-6)
+        np.testing.assert_allclose(univariate_scores(other, y, classify=False), expected, rtol=1e-6)
 
 
 def test_missing_numbers_count_as_the_mean(numbers: tuple[Any, Any]) -> None:
     X, y = numbers
     X[:20, 0] = np.nan
     filled = np.where(np.isnan(X), np.nanmean(X, 0), X)
-    np.testing.assert_allclose(relevance(X, y, classify=False), relevance(filled, y, classify=False))
+    np.testing.assert_allclose(univariate_scores(X, y, classify=False), univariate_scores(filled, y, classify=False))
     nullable = pd.DataFrame({"x": pd.array([None, *range(199)], dtype="Int64")})
-    assert relevance(nullable, np.arange(200.0), classify=False)[0] == 8.0
+    assert univariate_scores(nullable, np.arange(200.0), classify=False)[0] == 8.0
 
 
 def test_a_copy_of_the_target_is_as_sure_as_can_be(numbers: tuple[Any, Any]) -> None:
     X, y = numbers
     for copy in (y, -3 * y + 0.1, X[:, 0] / 7):
-        assert relevance(np.stack([copy, X[:, 1]], 1), copy, classify=False)[0] == 8
+        assert univariate_scores(np.stack([copy, X[:, 1]], 1), copy, classify=False)[0] == 8
 
 
 def test_of_many_rows_some_are_enough() -> None:
@@ -81,21 +81,21 @@ def test_of_many_rows_some_are_enough() -> None:
     y = (X[:, 0] + 20 * rng.standard_normal(20_000) > 0).astype(int)
     # Of rows in order the first ones would be of one class.
     order = np.argsort(y)
-    assert relevance(X[order], y[order], classify=True)[0] > 1
+    assert univariate_scores(X[order], y[order], classify=True)[0] > 1
 
 
 def test_of_several_targets_the_strongest_counts(numbers: tuple[Any, Any]) -> None:
     X, y = numbers
     both = np.stack([y, X[:, 2]], 1)
-    each = [relevance(X, target, classify=False) for target in both.T]
-    np.testing.assert_array_equal(relevance(X, both, classify=False), np.maximum(*each))
+    each = [univariate_scores(X, target, classify=False) for target in both.T]
+    np.testing.assert_array_equal(univariate_scores(X, both, classify=False), np.maximum(*each))
 
 
 def test_without_a_target_or_without_dependence_there_is_none() -> None:
     X = np.random.default_rng(0).standard_normal((500, 1000))
-    assert not relevance(X, None, classify=False).any()
+    assert not univariate_scores(X, None, classify=False).any()
     # One-sided scores of 1,000 columns: half are 0, and one above 4.5 is an accident of 1 in 300.
-    scores = relevance(X, np.random.default_rng(1).standard_normal(500), classify=False)
+    scores = univariate_scores(X, np.random.default_rng(1).standard_normal(500), classify=False)
     assert 0.4 < (scores == 0).mean() < 0.6
     assert scores.max() < 4.5
 

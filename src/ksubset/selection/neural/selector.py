@@ -22,14 +22,15 @@ from sklearn.utils import (
     gen_batches,
 )
 from sklearn.utils.metaestimators import available_if
-from sklearn.utils.validation import _check_feature_names_in, _check_sample_weight, check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted, validate_data
 from torch import Tensor, nn
 
 from ksubset._support.extras import require
 from ksubset.estimators import Estimator, LeaveOneOut
-from ksubset.selection.arguments import check_integer, check_positive, listed_callbacks, tell
+from ksubset.selection._sklearn import check_feature_names_in, check_sample_weight
+from ksubset.selection.arguments import check_integer, check_positive, listed_callbacks, notify
 from ksubset.selection.co_inclusion import CoInclusion, joint_probabilities, likeliest
-from ksubset.selection.groups import Choice, SupportMixin, Units, is_constant, take_rows
+from ksubset.selection.groups import FeatureGroups, SubsetSpace, SupportMixin, is_constant, take_rows
 from ksubset.selection.neural.batches import Batches, Scaling, rows_of
 from ksubset.selection.neural.networks import check_outputs, new_network
 from ksubset.selection.neural.targets import Data, Target, target_of, task_of
@@ -190,12 +191,12 @@ class NeuralSubsetSelector(SupportMixin, BaseEstimator):  # type: ignore[misc]
             self._run(training, callbacks, fingerprint, seed)
         self.support_ = training.support()
         self.n_features_ = int(self.support_.sum())
-        self.inclusion_probabilities_ = choice.spread(training.inclusion())
+        self.inclusion_probabilities_ = choice.to_columns(training.inclusion())
         self.task_, self.module_, self.n_steps_ = task, network.cpu().eval(), training.step
         self.history_ = {name: np.array(values) for name, values in training.history.items()}
         self._target: Any = goal
         self._scaling, self._logits = scaling, training.logits.detach().cpu()
-        self._size, self._owners, self._selecting = choice.size, choice.owners(), training.selecting
+        self._size, self._owners, self._selecting = choice.size, choice.group_index(), training.selecting
         # What is left of the training would only make pickles larger.
         goal.encoded = None
         self.module_.zero_grad()
@@ -220,7 +221,7 @@ class NeuralSubsetSelector(SupportMixin, BaseEstimator):  # type: ignore[misc]
         columns = likeliest(self.inclusion_probabilities_, self.support_, max_columns)
         columns = columns[self.inclusion_probabilities_[columns] > 0]
         joint = joint_probabilities(self._logits.double(), self._size, self._owners, columns)
-        return CoInclusion(columns, _check_feature_names_in(self)[columns], joint, None)
+        return CoInclusion(columns, check_feature_names_in(self)[columns], joint, None)
 
     def plot(self, *, max_columns: int = 20) -> "Figure":
         """Draw what was found: the loss over the steps, inclusion probabilities, and `co_inclusion`.
@@ -244,7 +245,7 @@ class NeuralSubsetSelector(SupportMixin, BaseEstimator):  # type: ignore[misc]
         together = self.co_inclusion(max_columns=max_columns)
         figure: Figure = require("ksubset.selection.plotting", "selection").draw_training(
             self.history_, self._selecting, self.support_, self.inclusion_probabilities_,
-            _check_feature_names_in(self), together, max_columns,
+            check_feature_names_in(self), together, max_columns,
         )  # fmt: skip
         return figure
 
@@ -293,7 +294,7 @@ class NeuralSubsetSelector(SupportMixin, BaseEstimator):  # type: ignore[misc]
         if target is not None:
             target = check_array(target, ensure_2d=False, dtype=None, input_name="y")
             check_consistent_length(data, target)
-        weights = _check_sample_weight(weights, data, dtype=np.float64)
+        weights = check_sample_weight(weights, data, dtype=np.float64)
         counting = weights > 0
         if (weights < 0).any() or not counting.any():
             raise ValueError(f"sample_weight: expected no negative numbers, and one above 0, got {weights}")
@@ -303,16 +304,16 @@ class NeuralSubsetSelector(SupportMixin, BaseEstimator):  # type: ignore[misc]
             target = None if target is None else target[rows]
         return data, target, weights
 
-    def _choice(self, data: Any) -> Choice:
+    def _choice(self, data: Any) -> SubsetSpace:
         names = getattr(self, "feature_names_in_", None)
-        units = Units(is_constant(data), names, self.feature_groups, self.always_include, self.exclude)
+        units = FeatureGroups(is_constant(data), names, self.feature_groups, self.always_include, self.exclude)
         wanted = self.n_features_to_select
         if isinstance(wanted, bool) or not isinstance(wanted, int | np.integer):
             raise TypeError(f"n_features_to_select: expected an integer, got {wanted!r}")
         units.check_sizes([int(wanted)], wanted)
-        return units.choice(int(wanted))
+        return units.space(int(wanted))
 
-    def _start(self, choice: Choice, target: Target) -> tuple[nn.Module, Tensor]:
+    def _start(self, choice: SubsetSpace, target: Target) -> tuple[nn.Module, Tensor]:
         """The network and the logits at first."""
         if self.warm_start and hasattr(self, "module_"):
             if len(self._logits) != len(choice.free):
@@ -370,7 +371,7 @@ class NeuralSubsetSelector(SupportMixin, BaseEstimator):  # type: ignore[misc]
                         f"[NeuralSubsetSelector] step {progress.step} of {progress.steps}: subsets of "
                         f"{progress.subset_size}, loss {progress.loss:.4g}"
                     )
-                if tell(callbacks, progress):
+                if notify(callbacks, progress):
                     break
         except KeyboardInterrupt:
             if not training.step:

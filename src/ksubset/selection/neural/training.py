@@ -20,7 +20,7 @@ from ksubset.distributions import KSubset
 from ksubset.estimators import Estimator, expectation
 from ksubset.numerics import top_k
 from ksubset.schedules import ExponentialSchedule
-from ksubset.selection.groups import Choice
+from ksubset.selection.groups import SubsetSpace
 from ksubset.selection.neural.batches import Batches, Rows
 from ksubset.selection.neural.targets import Target
 
@@ -100,7 +100,7 @@ class Training:
     def __init__(
         self,
         recipe: Recipe,
-        choice: Choice,
+        choice: SubsetSpace,
         network: nn.Module,
         logits: Tensor,
         target: Target,
@@ -127,7 +127,7 @@ class Training:
         """Steps after which the network is trained alone."""
         largest = max(choice.size, min(_LARGEST, free // 2))
         self._size = ExponentialSchedule(largest, choice.size, _UNTIL) if self.selecting else None
-        owners = torch.from_numpy(choice.owners())
+        owners = torch.from_numpy(choice.group_index())
         self._owners = None if torch.equal(owners, torch.arange(free)) else owners.to(device)
         self._fixed = torch.tensor([1.0, 0.0], device=device)
         self.step = 0

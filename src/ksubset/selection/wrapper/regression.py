@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-__all__ = ["Slope", "fit_slope", "ridge"]
+__all__ = ["Slope", "fit_slope", "weighted_subset_ridge"]
 
 # Candidates for the strength of the ridge, in members seen: with d of them, a slope shrinks by d / (d + strength).
 _STRENGTHS = 10.0 ** torch.arange(-1, 5, dtype=torch.float64)
@@ -45,13 +45,13 @@ def fit_slope(subsets: Tensor, values: Tensor, weights: Tensor, num_items: int) 
     losses = torch.zeros_like(_STRENGTHS)
     halves = (slice(0, None, 2), slice(1, None, 2))
     for one, other in (halves, halves[::-1]):
-        slopes = ridge(subsets[one], values[one], weights[one], num_items, _STRENGTHS)
+        slopes = weighted_subset_ridge(subsets[one], values[one], weights[one], num_items, _STRENGTHS)
         rest = values[other, None] - _sums(subsets[other], slopes)
         w = weights[other, None]
         rest = rest - (w * rest).sum(0) / w.sum().clamp(min=1e-300)
         losses += (w * rest.square()).sum(0)
     best = losses.argmin()
-    mean = ridge(subsets, values, weights, num_items, _STRENGTHS[best, None])[:, 0]
+    mean = weighted_subset_ridge(subsets, values, weights, num_items, _STRENGTHS[best, None])[:, 0]
     # An exactly linear score has no noise, but no slope is worth infinitely much.
     noise = torch.maximum(losses[best] / weights.sum(), 1e-12 * spread)
     share = _counts(subsets, weights[:, None], num_items)[:, 0] / weights.sum()
@@ -59,7 +59,9 @@ def fit_slope(subsets: Tensor, values: Tensor, weights: Tensor, num_items: int) 
     return Slope(mean, (noise / precision).sqrt())
 
 
-def ridge(subsets: Tensor, values: Tensor, weights: Tensor, num_items: int, strengths: Tensor) -> Tensor:
+def weighted_subset_ridge(
+    subsets: Tensor, values: Tensor, weights: Tensor, num_items: int, strengths: Tensor
+) -> Tensor:
     """Slopes of weighted ridge regressions with an intercept, one column for each strength.
 
     Shapes:

@@ -1,4 +1,4 @@
-"""What a search tells on its way, and what is kept of it."""
+"""Progress of a search, and its results."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -7,15 +7,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ksubset.selection.groups import Choice
+from ksubset.selection.groups import SubsetSpace
 from ksubset.selection.wrapper.search import Search
 
-__all__ = ["Outcome", "Progress", "cv_results", "outcome_of", "path", "progress_of", "within_one_standard_error"]
+__all__ = ["Progress", "Result", "cv_results", "path", "progress_of", "result_of", "within_one_standard_error"]
 
 
 @dataclass(frozen=True)
 class Progress:
-    """Where a search stands, as callbacks are told.
+    """Where a search stands, as callbacks get it.
 
     Arguments:
         n_features_to_select: The size k that is searched at present.
@@ -35,11 +35,11 @@ class Progress:
 
 
 @dataclass(frozen=True)
-class Outcome:
+class Result:
     """The best subset of one size, and every subset that was scored.
 
     Arguments:
-        size: Units k in the subset.
+        size: Groups k in the subset.
         support: Its columns, `(n)`, boolean.
         score: Mean of its scores, on fresh folds if it was confirmed.
         standard_error: Of that mean.
@@ -61,68 +61,68 @@ class Outcome:
     n_fits: int
 
 
-def progress_of(search: Search, choice: Choice) -> Progress:
+def progress_of(search: Search, space: SubsetSpace) -> Progress:
     """Where a search stands that has scored a subset."""
-    best = search.best
+    best, table = search.best, search.table
     return Progress(
-        choice.total, search.evaluations, search.budget, len(search.subsets),
-        float(np.nanmean(search.fresh.get(best, search.scores[best]))), choice.support(search.subsets[best]),
+        space.total, search.evaluations, search.budget, len(table),
+        float(np.nanmean(search.fresh.get(best, table.scores[best]))), space.support(table.subsets[best]),
     )  # fmt: skip
 
 
-def outcome_of(search: Search, choice: Choice) -> Outcome:
+def result_of(search: Search, space: SubsetSpace) -> Result:
     """What a search has found, however it ended.
 
     Raises:
         ValueError: No subset has a finite score.
     """
-    best = search.best
-    scores = np.array(search.fresh.get(best, search.scores[best]))
+    best, table = search.best, search.table
+    scores = np.array(search.fresh.get(best, table.scores[best]))
     scores = scores[~np.isnan(scores)]
     if not np.isfinite(scores).all():
-        raise ValueError(f"scoring: expected finite scores of the estimator, got none at size {choice.total}")
+        raise ValueError(f"scoring: expected finite scores of the estimator, got none at size {space.total}")
     # Repeats of the folds measure the same rows again, and so do not make the error smaller.
     error = float(scores.std(ddof=1)) / search.num_folds**0.5 if len(scores) > 1 else 0.0
-    fresh = np.full(len(search.scores), np.nan)
+    fresh = np.full(len(table.scores), np.nan)
     for row, values in search.fresh.items():
         fresh[row] = np.mean(values)
-    columns = [choice.columns(subset) for subset in search.subsets]
-    inclusion = choice.spread(search.inclusion.numpy())
-    return Outcome(
-        choice.total, choice.support(search.subsets[best]), float(scores.mean()), error,
-        inclusion, columns, search.scores, fresh, search.evaluations,
+    columns = [space.columns(subset) for subset in table.subsets]
+    inclusion = space.to_columns(search.proposal.inclusion.numpy())
+    return Result(
+        space.total, space.support(table.subsets[best]), float(scores.mean()), error,
+        inclusion, columns, table.scores, fresh, search.evaluations,
     )  # fmt: skip
 
 
-def within_one_standard_error(outcomes: Sequence[Outcome]) -> Outcome:
+def within_one_standard_error(results: Sequence[Result]) -> Result:
     """The smallest size whose score is at most a standard error of the best below it."""
-    best = max(outcomes, key=lambda outcome: outcome.score)
-    enough = [outcome for outcome in outcomes if outcome.score >= best.score - best.standard_error]
-    return min(enough, key=lambda outcome: outcome.size)
+    best = max(results, key=lambda result: result.score)
+    enough = [result for result in results if result.score >= best.score - best.standard_error]
+    return min(enough, key=lambda result: result.size)
 
 
-def path(outcomes: Sequence[Outcome]) -> dict[str, NDArray[Any]]:
+def path(results: Sequence[Result]) -> dict[str, NDArray[Any]]:
     """The sizes side by side."""
     return {
-        "n_features_to_select": np.array([outcome.size for outcome in outcomes]),
-        "mean_test_score": np.array([outcome.score for outcome in outcomes]),
-        "standard_error": np.array([outcome.standard_error for outcome in outcomes]),
-        "support": np.stack([outcome.support for outcome in outcomes]),
-        "inclusion_probabilities": np.stack([outcome.inclusion for outcome in outcomes]),
+        "n_features_to_select": np.array([result.size for result in results]),
+        "mean_test_score": np.array([result.score for result in results]),
+        "standard_error": np.array([result.standard_error for result in results]),
+        "support": np.stack([result.support for result in results]),
+        "inclusion_probabilities": np.stack([result.inclusion for result in results]),
     }
 
 
-def cv_results(outcomes: Sequence[Outcome]) -> dict[str, NDArray[Any]]:
+def cv_results(results: Sequence[Result]) -> dict[str, NDArray[Any]]:
     """All subsets of all sizes, in the form of scikit-learn's `cv_results_`."""
-    columns = [subset for outcome in outcomes for subset in outcome.columns]
+    columns = [subset for result in results for subset in result.columns]
     listed = np.empty(len(columns), dtype=object)
     listed[:] = columns
-    scores = np.concatenate([outcome.scores for outcome in outcomes])
+    scores, counts = np.concatenate([result.scores for result in results]), [len(result.columns) for result in results]
     return {
-        "n_features_to_select": np.repeat([o.size for o in outcomes], [len(o.columns) for o in outcomes]),
+        "n_features_to_select": np.repeat([result.size for result in results], counts),
         "columns": listed,
         **{f"split{fold}_test_score": scores[:, fold] for fold in range(scores.shape[1])},
         "mean_test_score": np.nanmean(scores, 1),
         "n_splits": (~np.isnan(scores)).sum(1),
-        "mean_fresh_score": np.concatenate([outcome.fresh for outcome in outcomes]),
+        "mean_fresh_score": np.concatenate([result.fresh for result in results]),
     }

@@ -2,45 +2,38 @@
 
 import warnings
 from collections.abc import Callable, Sequence
-from copy import deepcopy
 from functools import partial
 from pathlib import Path
-from pickle import PicklingError
 from typing import TYPE_CHECKING, Any
 
-import joblib
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.base import BaseEstimator, MetaEstimatorMixin, clone, is_classifier
+from sklearn.base import BaseEstimator, MetaEstimatorMixin, clone
 from sklearn.metrics import check_scoring
 from sklearn.model_selection import check_cv
-from sklearn.utils import Tags, check_array, check_consistent_length, check_random_state, get_tags
-from sklearn.utils.metadata_routing import (
-    MetadataRouter,
-    MethodMapping,
-    _raise_for_params,
-    _routing_enabled,
-    process_routing,
-)
-from sklearn.utils.metaestimators import available_if
-from sklearn.utils.validation import _check_feature_names_in, check_is_fitted, validate_data
+from sklearn.utils import check_array, check_consistent_length, check_random_state
+from sklearn.utils.metadata_routing import process_routing
+from sklearn.utils.validation import check_is_fitted
 
 from ksubset._support.extras import require
-from ksubset.selection.arguments import check_integer, listed_callbacks, tell
+from ksubset.selection._sklearn import check_feature_names_in, raise_for_params, routing_enabled
+from ksubset.selection.arguments import check_integer, listed_callbacks, notify
 from ksubset.selection.co_inclusion import CoInclusion, as_good_as_the_best, co_inclusion
-from ksubset.selection.groups import SupportMixin, Units, is_constant, is_dataframe, take_columns
-from ksubset.selection.wrapper.evaluation import CrossValidation, Scores, fresh_splitters
+from ksubset.selection.groups import FeatureGroups, is_constant
+from ksubset.selection.wrapper.cache import ScoreCache, identity
+from ksubset.selection.wrapper.delegation import DelegatingMixin, classifies, tags_of
+from ksubset.selection.wrapper.evaluation import CrossValidation, fresh_splitters
 from ksubset.selection.wrapper.results import (
-    Outcome,
     Progress,
+    Result,
     cv_results,
-    outcome_of,
     path,
     progress_of,
+    result_of,
     within_one_standard_error,
 )
 from ksubset.selection.wrapper.search import ROUNDS, Search
-from ksubset.selection.wrapper.univariate import relevance
+from ksubset.selection.wrapper.univariate import univariate_scores
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -48,30 +41,12 @@ if TYPE_CHECKING:
 __all__ = ["KSubsetSelector"]
 
 
-def _delegates(method: str) -> Callable[[Any], bool]:
-    return lambda self: hasattr(getattr(self, "estimator_", self.estimator), method)
-
-
-def _tags(estimator: Any) -> Tags | None:
-    """Tags of an estimator; None of one that was written for scikit-learn before 1.6 and has none."""
-    try:
-        return get_tags(estimator)
-    except (AttributeError, TypeError):
-        return None
-
-
-def _is_classifier(estimator: Any) -> bool:
-    if _tags(estimator) is None:
-        return getattr(estimator, "_estimator_type", None) == "classifier"
-    return bool(is_classifier(estimator))
-
-
-class KSubsetSelector(SupportMixin, MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
+class KSubsetSelector(DelegatingMixin, MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
     """Keep exactly k columns: those with which a model, any model, has the best cross-validated score.
 
-    Columns are judged together, so that columns are found which help only jointly. A distribution over the k-subsets
+    Columns are scored together, so that those are found which help only jointly. A distribution over the k-subsets
     is learned from the scores of sampled ones, swaps refine the best, and the few best are compared on fresh folds;
-    `ksubset.selection.wrapper.search` tells how. What costs is fitting models, and is limited by `max_evaluations`.
+    see `ksubset.selection.wrapper.search`. What costs is fitting models, and is limited by `max_evaluations`.
 
     Subsets are scored on the same folds. Fresh folds are those of `cv` shuffled anew; where it does not shuffle (an
     iterable, groups, time series) there are none, and the best score on the folds wins.
@@ -93,14 +68,14 @@ class KSubsetSelector(SupportMixin, MetaEstimatorMixin, BaseEstimator):  # type:
         callbacks: A function or several, called with a `Progress` after each batch; if one returns True, the search
             ends with the best so far, and of several sizes with those that are finished. So it does, with a warning,
             on KeyboardInterrupt.
-        feature_groups: Sequences of columns, by name or index, that stand or fall together; they must not overlap.
+        feature_groups: Sequences of columns, by name or index, that are kept or dropped together, without overlap.
         always_include: Columns, by name or index, that are kept, with their groups; they count towards k.
         exclude: Columns, by name or index, that are not, nor are their groups.
         checkpoint: Path of a file to which every score is written, batch by batch. Another fit with the same data,
             estimator, scoring, folds, metadata and random_state takes what is there instead of fitting models again,
-            and so goes on where it was ended; a file of others is an error. Sizes, columns and `max_evaluations` may
+            and so resumes; a file of others is an error, which names them. Sizes, columns and `max_evaluations` may
             change. Functions, as of `scoring`, are told apart by their names, and need one.
-        warm_start: Whether every score is kept in memory, so that the next `fit` goes on from there as from a
+        warm_start: Whether every score is kept in memory, so that the next `fit` resumes as from a
             `checkpoint`: more sizes, or a larger `max_evaluations`, cost what was not scored yet. With other data,
             estimator, scoring, folds, metadata or random_state it starts afresh. If random_state is None, the seed of
             the fit before is taken over. A clone has no scores, a pickled selector has.
@@ -178,17 +153,17 @@ class KSubsetSelector(SupportMixin, MetaEstimatorMixin, BaseEstimator):  # type:
             y: Targets `(N)` or `(N, m)`; None if the model needs none.
             params: Metadata for the model's `fit`, the scorer and the splitter, by scikit-learn's metadata routing.
         """
-        _raise_for_params(params, self, "fit")
+        raise_for_params(params, self, "fit")
         callbacks = listed_callbacks(self.callbacks)
         data, target = self._check_data(X, y)
-        routed = process_routing(self, "fit", **params) if _routing_enabled() else None
+        routed = process_routing(self, "fit", **params) if routing_enabled() else None
         fit_params, split_params, score_params = (
             (routed.estimator.fit, routed.splitter.split, routed.scorer.score) if routed else ({}, {}, {})
         )
-        splitter = check_cv(self.cv, target, classifier=_is_classifier(self.estimator))
+        splitter = check_cv(self.cv, target, classifier=classifies(self.estimator))
         folds = list(splitter.split(data, target, **split_params))
-        units, sizes = self._units(data)
-        scores, seed = self._known_scores(data, target, folds, params)
+        groups, sizes = self._groups(data)
+        cache, seed = self._score_cache(data, target, splitter, folds, params)
         fresh = [
             fold
             for other in fresh_splitters(self.cv, splitter, seed, ROUNDS)
@@ -198,29 +173,29 @@ class KSubsetSelector(SupportMixin, MetaEstimatorMixin, BaseEstimator):  # type:
             raise TypeError(f"scoring: expected one scorer, or its name, got {self.scoring!r}")
         scorer = check_scoring(self.estimator, scoring=self.scoring)
         evaluate = CrossValidation(
-            self.estimator, scorer, data, target, folds, fresh, fit_params, score_params, self.n_jobs, scores
+            self.estimator, scorer, data, target, folds, fresh, fit_params, score_params, self.n_jobs, cache
         )
-        prior = relevance(data, target, classify=_is_classifier(self.estimator))
+        prior = univariate_scores(data, target, classify=classifies(self.estimator))
         with evaluate.workers:
-            outcomes = self._search(evaluate, units, sizes, prior, seed, scores, callbacks)
-        kept = within_one_standard_error(outcomes)
+            results = self._search(evaluate, groups, sizes, prior, seed, cache, callbacks)
+        kept = within_one_standard_error(results)
         self.support_, self.best_score_ = kept.support, kept.score
         self.inclusion_probabilities_ = kept.inclusion
         self.n_features_ = int(kept.support.sum())
-        self.n_fits_ = sum(outcome.n_fits for outcome in outcomes)
-        self.path_, self.cv_results_ = path(outcomes), cv_results(outcomes)
+        self.n_fits_ = sum(result.n_fits for result in results)
+        self.path_, self.cv_results_ = path(results), cv_results(results)
         targets = () if target is None else (target,)
         self.estimator_ = clone(self.estimator)
         self.estimator_.fit(self._selected(data), *targets, **fit_params)
         return self
 
     def co_inclusion(self, *, max_columns: int = 30) -> CoInclusion:
-        """Which columns stand together, or for each other, among the subsets that are as good as the best.
+        """Which columns occur together, or replace each other, in the subsets that are as good as the best.
 
         These are the subsets of the size that is kept which were scored on every fold of `cv`, and whose mean score is
         within one standard error of the best such mean; the error is that of the best one's mean over the folds. The
-        columns that are kept are always one of them: fresh folds, where there are any, have chosen them. To say what
-        holds in all models that are about as good, and not in one, is to describe their Rashomon set.
+        columns that are kept are always one of them: fresh folds, where there are any, have chosen them. All
+        models that are about as good are called their Rashomon set.
 
         Arguments:
             max_columns: Columns in the result at most, those that occur most often.
@@ -238,7 +213,7 @@ class KSubsetSelector(SupportMixin, MetaEstimatorMixin, BaseEstimator):  # type:
         check_integer("max_columns", max_columns, 1)
         size = self.path_["n_features_to_select"][self._kept]
         best = as_good_as_the_best(self.cv_results_, size, self.support_)
-        return co_inclusion(best, _check_feature_names_in(self), max_columns)
+        return co_inclusion(best, check_feature_names_in(self), max_columns)
 
     def plot(self, *, max_columns: int = 20) -> "Figure":
         """Draw what was found: the score of each size, inclusion probabilities, and `co_inclusion`.
@@ -261,7 +236,7 @@ class KSubsetSelector(SupportMixin, MetaEstimatorMixin, BaseEstimator):  # type:
         """
         together = self.co_inclusion(max_columns=max_columns)
         figure: Figure = require("ksubset.selection.plotting", "selection").draw_search(
-            self.path_, self._kept, _check_feature_names_in(self), together, max_columns
+            self.path_, self._kept, check_feature_names_in(self), together, max_columns
         )
         return figure
 
@@ -273,7 +248,7 @@ class KSubsetSelector(SupportMixin, MetaEstimatorMixin, BaseEstimator):  # type:
     def _check_data(self, data: Any, target: Any) -> tuple[Any, Any]:
         data = self._check_features(data, reset=True)
         if target is None:
-            tags = _tags(self.estimator)
+            tags = tags_of(self.estimator)
             if tags is not None and tags.target_tags.required:
                 raise ValueError(
                     f"y: {type(self.estimator).__name__} requires y to be passed, but the target y is None"
@@ -283,95 +258,92 @@ class KSubsetSelector(SupportMixin, MetaEstimatorMixin, BaseEstimator):  # type:
         check_consistent_length(data, target)
         return data, target
 
-    def _check_features(self, data: Any, *, reset: bool) -> Any:
-        if is_dataframe(data):
-            return validate_data(self, data, reset=reset, skip_check_array=True)
-        finite = not self.__sklearn_tags__().input_tags.allow_nan
-        return validate_data(self, data, reset=reset, dtype=None, accept_sparse="csc", ensure_all_finite=finite)
-
-    def _units(self, data: Any) -> tuple[Units, list[int]]:
+    def _groups(self, data: Any) -> tuple[FeatureGroups, list[int]]:
         names = getattr(self, "feature_names_in_", None)
-        units = Units(is_constant(data), names, self.feature_groups, self.always_include, self.exclude)
+        groups = FeatureGroups(is_constant(data), names, self.feature_groups, self.always_include, self.exclude)
         wanted = self.n_features_to_select
         if isinstance(wanted, str) and wanted == "auto":
-            powers = [2**power for power in range(units.most.bit_length())]
-            sizes = [size for size in (units.least, *powers, units.most) if size >= units.least]
+            powers = [2**power for power in range(groups.most.bit_length())]
+            sizes = [size for size in (groups.least, *powers, groups.most) if size >= groups.least]
         else:
             sizes = list(wanted) if isinstance(wanted, list | tuple | range | np.ndarray) else [wanted]
         if not sizes or not all(isinstance(size, int | np.integer) and not isinstance(size, bool) for size in sizes):
             raise TypeError(f'n_features_to_select: expected an integer, several, or "auto", got {wanted!r}')
-        units.check_sizes(sizes, wanted)
-        return units, sorted({int(size) for size in sizes})
+        groups.check_sizes(sizes, wanted)
+        return groups, sorted({int(size) for size in sizes})
 
-    def _known_scores(self, data: Any, target: Any, folds: Any, params: Any) -> tuple[Scores | None, int]:
+    def _score_cache(
+        self, data: Any, target: Any, splitter: Any, folds: Any, metadata: dict[str, Any]
+    ) -> tuple[ScoreCache | None, int]:
         given = None if self.random_state is None else int(check_random_state(self.random_state).randint(2**31 - 1))
         drawn = int(np.random.default_rng().integers(2**31 - 1)) if given is None else given
-        earlier: Scores | None = getattr(self, "_scores", None)
+        earlier: ScoreCache | None = getattr(self, "_cache", None)
         if not self.warm_start:
-            self._scores = earlier = None
+            self._cache = earlier = None
             if self.checkpoint is None:
                 return None, drawn
+        estimator = clone(self.estimator)
         try:
-            fingerprint = joblib.hash((data, target, clone(self.estimator), self.scoring, folds, params))
-        except PicklingError as error:
+            parts = identity(data, target, estimator, self.scoring, splitter, folds, metadata)
+        except TypeError as error:
             raise TypeError(
                 f"{'warm_start' if self.checkpoint is None else 'checkpoint'}: expected an estimator, scoring and "
-                f"metadata that can be pickled, to tell them from others, got one that cannot ({error.args[0]})"
+                f"metadata that can be pickled, to tell them from others ({error})"
             ) from error
-        scores = Scores(None if self.checkpoint is None else Path(self.checkpoint), fingerprint, given)
+        cache = ScoreCache(None if self.checkpoint is None else Path(self.checkpoint), parts, given)
         if earlier is not None:
-            scores.take(earlier)
-        scores.seed = drawn if scores.seed is None else scores.seed
+            cache.take(earlier)
+        cache.seed = drawn if cache.seed is None else cache.seed
         if self.warm_start:
-            self._scores = scores
-        scores.save()
-        return scores, scores.seed
+            self._cache = cache
+        cache.save()
+        return cache, cache.seed
 
     def _search(
         self,
         evaluate: CrossValidation,
-        units: Units,
+        groups: FeatureGroups,
         sizes: list[int],
         prior: NDArray[np.float64],
         seed: int,
-        scores: Scores | None,
+        cache: ScoreCache | None,
         callbacks: list[Callable[[Progress], Any]],
-    ) -> list[Outcome]:
+    ) -> list[Result]:
         """Search sizes one by one, until a callback or an interrupt ends it."""
-        outcomes: list[Outcome] = []
+        results: list[Result] = []
         for size in sizes:
-            choice = units.choice(size)
-            budget = self._budget(len(choice.free), choice.size, evaluate.num_folds)
+            space = groups.space(size)
+            budget = self._budget(len(space.free), space.size, evaluate.num_folds)
             search = Search(
-                partial(evaluate, choice), len(choice.free), choice.size,
-                evaluate.num_folds, budget, seed, num_fresh=evaluate.num_fresh, prior=choice.gather(prior),
+                partial(evaluate, space), len(space.free), space.size,
+                evaluate.num_folds, budget, seed, num_fresh=evaluate.num_fresh, prior=space.to_groups(prior),
             )  # fmt: skip
             ended = False
             try:
                 for _ in search.run():
-                    if scores is not None:
-                        scores.save()
-                    progress = progress_of(search, choice)
+                    if cache is not None:
+                        cache.save()
+                    progress = progress_of(search, space)
                     if self.verbose > 0:
                         print(
                             f"[KSubsetSelector] k = {size}: {progress.n_fits} of at most {search.budget} fits, "
                             f"{progress.n_subsets} subsets, best score {progress.best_score:.4g}"
                         )
-                    if ended := tell(callbacks, progress):
+                    if ended := notify(callbacks, progress):
                         break
             except KeyboardInterrupt:
-                if not outcomes and not len(search.subsets):
+                if not results and not len(search.table):
                     raise
-                if scores is not None:
-                    scores.save()
+                if cache is not None:
+                    cache.save()
                 ended = True
                 warnings.warn("interrupted: the selector keeps the best columns found so far", stacklevel=3)
             # Scores that were not confirmed promise too much to stand beside others.
-            if not ended or not outcomes:
-                outcomes.append(outcome_of(search, choice))
+            if not ended or not results:
+                results.append(result_of(search, space))
             if ended:
                 break
-        return outcomes
+        return results
 
     def _budget(self, num_free: int, size: int, num_folds: int) -> int:
         if self.max_evaluations is None:
@@ -385,76 +357,3 @@ class KSubsetSelector(SupportMixin, MetaEstimatorMixin, BaseEstimator):  # type:
                 f"got {self.max_evaluations}"
             )
         return int(self.max_evaluations)
-
-    @property
-    def classes_(self) -> NDArray[Any]:
-        """Labels of the classes, if the model has them."""
-        classes: NDArray[Any] = self.estimator_.classes_
-        return classes
-
-    @available_if(_delegates("predict"))  # type: ignore[untyped-decorator]
-    def predict(self, X: Any, **params: Any) -> Any:
-        """Predictions of the model for data `(N, n)` with all columns."""
-        return self._call("predict", X, (), params)
-
-    @available_if(_delegates("predict_proba"))  # type: ignore[untyped-decorator]
-    def predict_proba(self, X: Any) -> Any:
-        """Probabilities of the classes, by the model, for data `(N, n)` with all columns."""
-        return self._call("predict_proba", X, (), {})
-
-    @available_if(_delegates("predict_log_proba"))  # type: ignore[untyped-decorator]
-    def predict_log_proba(self, X: Any) -> Any:
-        """Logarithms of the probabilities of the classes, by the model, for data `(N, n)` with all columns."""
-        return self._call("predict_log_proba", X, (), {})
-
-    @available_if(_delegates("decision_function"))  # type: ignore[untyped-decorator]
-    def decision_function(self, X: Any) -> Any:
-        """Decision function of the model for data `(N, n)` with all columns."""
-        return self._call("decision_function", X, (), {})
-
-    @available_if(_delegates("score"))  # type: ignore[untyped-decorator]
-    def score(self, X: Any, y: Any = None, **params: Any) -> Any:
-        """Score of the model, by its own `score`, for data `(N, n)` with all columns."""
-        return self._call("score", X, () if y is None else (y,), params)
-
-    def _call(self, method: str, data: Any, target: tuple[Any, ...], params: dict[str, Any]) -> Any:
-        check_is_fitted(self)
-        _raise_for_params(params, self, method)
-        own = process_routing(self, method, **params).estimator[method] if params else {}
-        return getattr(self.estimator_, method)(self._selected(self._check_features(data, reset=False)), *target, **own)
-
-    def _selected(self, data: Any) -> Any:
-        return take_columns(data, np.flatnonzero(self.support_))
-
-    def __sklearn_tags__(self) -> Tags:
-        tags = super().__sklearn_tags__()
-        own = _tags(self.estimator)
-        if own is None:
-            return tags
-        tags.estimator_type = own.estimator_type
-        tags.classifier_tags, tags.regressor_tags = deepcopy(own.classifier_tags), deepcopy(own.regressor_tags)
-        # Few columns may predict little, however good the model.
-        if tags.classifier_tags is not None:
-            tags.classifier_tags.poor_score = True
-        if tags.regressor_tags is not None:
-            tags.regressor_tags.poor_score = True
-        tags.target_tags = deepcopy(own.target_tags)
-        tags.input_tags.sparse, tags.input_tags.allow_nan = own.input_tags.sparse, own.input_tags.allow_nan
-        return tags
-
-    def get_metadata_routing(self) -> MetadataRouter:
-        """Where metadata goes: to `fit`, `predict` and `score` of the model, to the scorer and to the splitter."""
-        router = MetadataRouter(owner=self)
-        mapping = MethodMapping()
-        for method in ("fit", "predict", "score"):
-            mapping.add(caller=method, callee=method)
-        router.add(estimator=self.estimator, method_mapping=mapping)
-        router.add(
-            splitter=check_cv(self.cv, classifier=_is_classifier(self.estimator)),
-            method_mapping=MethodMapping().add(caller="fit", callee="split"),
-        )
-        router.add(
-            scorer=check_scoring(self.estimator, scoring=self.scoring),
-            method_mapping=MethodMapping().add(caller="fit", callee="score"),
-        )
-        return router

@@ -1,4 +1,4 @@
-"""How much each column tells of the target by itself: where a search starts that cannot try every column often."""
+"""Univariate scores: how much each column by itself says of the target, which is where a search starts."""
 
 import warnings
 from typing import Any
@@ -7,19 +7,20 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.stats import norm
 from sklearn.feature_selection import f_classif, f_regression
-from sklearn.utils import _safe_indexing, check_array
+from sklearn.utils import check_array
 
+from ksubset.selection._sklearn import safe_indexing
 from ksubset.selection.groups import take_rows
 
-__all__ = ["relevance"]
+__all__ = ["univariate_scores"]
 
 _MOST = 8.0
 """Beyond so many standard deviations everything is equally sure."""
 _ROWS = 5_000
-"""Rows that are enough to tell what a search may start from."""
+"""Rows at most; more would not change where a search starts."""
 
 
-def relevance(data: Any, target: NDArray[Any] | None, *, classify: bool) -> NDArray[np.float64]:
+def univariate_scores(data: Any, target: NDArray[Any] | None, *, classify: bool) -> NDArray[np.float64]:
     """Evidence that the target depends on a column, as a one-sided normal score; of several targets the strongest.
 
     It has the p-value of an F-test: on a column's mean in each class, on its correlation with a numeric target or, for
@@ -55,7 +56,7 @@ def _p_values(data: Any, target: NDArray[Any], discrete: bool) -> NDArray[np.flo
         return _of_numbers(data, target, discrete)
     p, numbers = np.ones(data.shape[1]), {}
     for place in range(data.shape[1]):
-        column = _safe_indexing(data, [place], axis=1)
+        column = safe_indexing(data, [place], axis=1)
         try:
             numbers[place] = check_array(column, dtype=np.float64, ensure_all_finite=False)
         except (TypeError, ValueError):

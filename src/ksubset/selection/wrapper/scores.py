@@ -1,0 +1,79 @@
+"""The scores of subsets on folds as a table, of which some is known."""
+
+import math
+
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = ["ScoreTable"]
+
+
+class ScoreTable:
+    """Subsets by folds; a row for each subset that was scored on one fold or more.
+
+    Arguments:
+        size: Items in a subset, k.
+        num_folds: Folds F whose mean is the score.
+    """
+
+    def __init__(self, size: int, num_folds: int) -> None:
+        self.subsets: NDArray[np.int64] = np.zeros((0, size), dtype=np.int64)
+        """Ascending indices, `(N, k)`."""
+        self.scores: NDArray[np.float64] = np.zeros((0, num_folds))
+        """`(N, F)`; NaN where a subset was not scored, never where it was."""
+        self._known: set[bytes] = set()
+
+    def __len__(self) -> int:
+        return len(self.subsets)
+
+    def __contains__(self, subset: NDArray[np.int64]) -> bool:
+        return subset.tobytes() in self._known
+
+    def add(self, subsets: NDArray[np.int64], fold: int, scores: NDArray[np.float64]) -> NDArray[np.intp]:
+        """Append subsets that are not in the table, with their first scores; returns their rows.
+
+        Shapes:
+            subsets `(S, k)`, scores `(S)` -> `(S)`.
+        """
+        rows = np.arange(len(self), len(self) + len(subsets))
+        self.subsets = np.concatenate([self.subsets, subsets])
+        self.scores = np.concatenate([self.scores, np.full((len(subsets), self.scores.shape[1]), np.nan)])
+        self.fill(rows, fold, scores)
+        self._known |= {subset.tobytes() for subset in subsets}
+        return rows
+
+    def fill(self, rows: NDArray[np.intp], fold: int, scores: NDArray[np.float64]) -> None:
+        """Enter the scores `(S)` of rows `(S)` on another fold."""
+        self.scores[rows, fold] = scores
+
+    @property
+    def complete(self) -> NDArray[np.intp]:
+        """Rows with a finite score on every fold."""
+        return np.flatnonzero(np.isfinite(self.scores).all(1))
+
+    @property
+    def incumbent(self) -> int | None:
+        """Row of the best subset among those with a finite score on every fold."""
+        complete = self.complete
+        return int(complete[self.scores[complete].mean(1).argmax()]) if len(complete) else None
+
+    def deviation_of_leads(self) -> float:
+        """Standard deviation over folds of how far a subset leads the best; infinite while that is unknown."""
+        complete, num_folds = self.complete, self.scores.shape[1]
+        if len(complete) < 3 or num_folds < 2:
+            return math.inf
+        leads = self.scores[complete] - self.scores[self.incumbent]
+        leads -= leads.mean(1, keepdims=True)
+        return math.sqrt((leads**2).sum() / ((len(complete) - 1) * (num_folds - 1)))
+
+    def values(self) -> NDArray[np.float64]:
+        """The scores of all subsets, `(N)`, comparable between different folds, without outliers."""
+        scores = self.scores[self.complete]
+        effect = (scores - scores.mean(1, keepdims=True)).mean(0) if len(scores) else 0.0
+        values = np.nanmean(self.scores - effect, 1)
+        finite = values[np.isfinite(values)]
+        if not len(finite):
+            return np.zeros_like(values)
+        low, high = np.quantile(finite, [0.25, 0.75])
+        floor = max(float(low - 3 * (high - low)), float(finite.min()))
+        return np.where(values > floor, values, floor)

@@ -1,0 +1,67 @@
+"""The table of scores."""
+
+import math
+from itertools import combinations
+
+import numpy as np
+
+from ksubset.selection.wrapper.scores import ScoreTable
+
+
+def filled(scores: list[list[float]]) -> ScoreTable:
+    """A table of pairs with these scores on each fold; NaN is not scored."""
+    given = np.array(scores)
+    table = ScoreTable(2, given.shape[1])
+    subsets = np.array(list(combinations(range(9), 2))[: len(given)], dtype=np.int64)
+    for subset, row in zip(subsets, given, strict=True):
+        folds = np.flatnonzero(~np.isnan(row))
+        added = table.add(subset[None], int(folds[0]), row[folds[:1]])
+        for fold in folds[1:].tolist():
+            table.fill(added, fold, row[[fold]])
+    return table
+
+
+def test_what_is_added_is_known() -> None:
+    table = ScoreTable(2, 3)
+    assert len(table) == 0
+    assert table.incumbent is None
+    assert table.add(np.array([[0, 1], [2, 5]]), 1, np.array([0.5, -np.inf])).tolist() == [0, 1]
+    assert table.add(np.array([[1, 2]]), 0, np.array([0.25])).tolist() == [2]
+    assert len(table) == 3
+    assert np.array([2, 5]) in table
+    assert np.array([2, 4]) not in table
+    expected = [[np.nan, 0.5, np.nan], [np.nan, -np.inf, np.nan], [0.25, np.nan, np.nan]]
+    np.testing.assert_array_equal(table.scores, expected)
+
+
+def test_the_incumbent_has_a_finite_score_on_every_fold() -> None:
+    table = filled([[9.0, math.nan], [1.0, 2.0], [2.0, 3.0], [8.0, -math.inf]])
+    assert table.complete.tolist() == [1, 2]
+    assert table.incumbent == 2
+    assert table.deviation_of_leads() == math.inf
+
+
+def test_deviation_of_leads() -> None:
+    # Over the best, the third, the others lead by -2 and -4, and by -3 and -5: by one more or less than their mean.
+    table = filled([[1.0, 1.0], [0.0, 0.0], [3.0, 5.0]])
+    assert table.deviation_of_leads() == math.sqrt(4 / 2)
+    assert filled([[1.0], [0.0], [3.0]]).deviation_of_leads() == math.inf
+
+
+def test_values_do_not_depend_on_which_folds_were_seen() -> None:
+    rng = np.random.default_rng(0)
+    expected = rng.standard_normal(30)
+    scores = expected[:, None] + 100.0 * np.arange(3)
+    scores[10:][rng.random((20, 3)) < 0.4] = np.nan
+    scores = scores[~np.isnan(scores).all(1)]
+    values = filled(scores.tolist()).values()
+    known = np.nanmean(scores - 100.0 * np.arange(3), 1)
+    np.testing.assert_allclose(values - known, (values - known).mean(), atol=1e-10)
+    assert len(values) > 25
+
+
+def test_outliers_are_cut_and_nothing_known_is_all_the_same() -> None:
+    values = filled([[float(score)] for score in [*range(1, 9), -1000]]).values()
+    assert values.argmin() == 8
+    assert values[8] == 2.0 - 3 * 4.0
+    assert filled([[-math.inf], [-math.inf]]).values().tolist() == [0.0, 0.0]
