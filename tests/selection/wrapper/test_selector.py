@@ -3,6 +3,8 @@
 import itertools
 import os
 import pickle
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -28,7 +30,8 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.tree import DecisionTreeClassifier
 
 from ksubset.selection import KSubsetSelector, Progress
-from ksubset.selection.wrapper.evaluation import Scores, fresh_splitters
+from ksubset.selection.wrapper.cache import ScoreCache
+from ksubset.selection.wrapper.evaluation import fresh_splitters
 
 TREE = DecisionTreeClassifier(max_depth=4, random_state=0)
 
@@ -507,19 +510,91 @@ def test_the_file_of_an_unseeded_fit_has_its_seed(numbers: Any, tmp_path: Path) 
 
 
 @pytest.mark.parametrize(
-    "change", [{"estimator": GaussianNB()}, {"cv": 4}, {"scoring": "accuracy"}, {"random_state": 1}]
+    ("change", "named"),
+    [
+        ({"estimator": GaussianNB()}, r"estimator \(class\)"),
+        ({"estimator": clone(TREE).set_params(max_depth=3)}, r"estimator \(max_depth\)"),
+        ({"cv": 4}, "folds"),
+        ({"cv": KFold(3)}, "folds"),
+        ({"scoring": "accuracy"}, "scoring"),
+        ({"random_state": 1}, "random_state"),
+        ({"cv": 4, "scoring": "accuracy", "random_state": 1}, "scoring, folds, random_state"),
+    ],
 )
-def test_the_file_of_another_fit_is_an_error(numbers: Any, tmp_path: Path, change: Any) -> None:
+def test_the_file_of_another_fit_is_an_error_that_names_what_differs(
+    numbers: Any, tmp_path: Path, change: Any, named: str
+) -> None:
+    file = tmp_path / "scores.json"
+    selector(checkpoint=file, max_evaluations=30).fit(*numbers)
+    with pytest.raises(ValueError, match=rf"checkpoint: expected a file of the same data, .*json, .* in {named};"):
+        selector(checkpoint=file, max_evaluations=30).set_params(**change).fit(*numbers)
+
+
+def test_the_file_of_other_data_is_an_error(numbers: Any, tmp_path: Path) -> None:
     file, (X, y) = tmp_path / "scores.json", numbers
     selector(checkpoint=file, max_evaluations=30).fit(X, y)
-    with pytest.raises(ValueError, match=r"checkpoint: expected a file of the same data, .*scores\.json"):
-        selector(checkpoint=file, max_evaluations=30).set_params(**change).fit(X, y)
-    with pytest.raises(ValueError, match="checkpoint: expected a file of the same data"):
+    with pytest.raises(ValueError, match="differs in data;"):
         selector(checkpoint=file, max_evaluations=30).fit(X + 1, y)
+    # Stratified folds are of the targets.
+    with pytest.raises(ValueError, match="differs in target, folds;"):
+        selector(checkpoint=file, max_evaluations=30).fit(X, np.roll(y, 1))
     selector(k=3, checkpoint=file, max_evaluations=60).fit(X, y)
     file.write_text("[]")
     with pytest.raises(ValueError, match="checkpoint: expected a file of a selector"):
         selector(checkpoint=file).fit(X, y)
+
+
+def test_parameters_within_an_estimator_are_named(numbers: Any, tmp_path: Path) -> None:
+    file, model = tmp_path / "scores.json", make_pipeline(StandardScaler(), LogisticRegression())
+    selector(model, checkpoint=file, max_evaluations=30).fit(*numbers)
+    selector(clone(model), checkpoint=file, max_evaluations=30).fit(*numbers)
+    with pytest.raises(ValueError, match=r"differs in estimator \(logisticregression__C\);"):
+        selector(clone(model).set_params(logisticregression__C=2.0), checkpoint=file).fit(*numbers)
+    with sklearn.config_context(enable_metadata_routing=True):
+        model[-1].set_fit_request(sample_weight=True)
+    with pytest.raises(ValueError, match="differs in estimator;"):
+        selector(model, checkpoint=file).fit(*numbers)
+
+
+def test_metadata_is_named(numbers: Any, tmp_path: Path) -> None:
+    file = tmp_path / "scores.json"
+    with sklearn.config_context(enable_metadata_routing=True):
+        model = Recorder().set_fit_request(sample_weight=True).set_score_request(sample_weight=True)
+        one = selector(model, checkpoint=file, max_evaluations=30).fit(*numbers, sample_weight=np.ones(120))
+        with pytest.raises(ValueError, match=r"differs in metadata \(sample_weight\);"):
+            one.fit(*numbers, sample_weight=np.arange(120.0))
+
+
+PROCESS = """
+import sys
+import numpy as np
+import pandas as pd
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+from sklearn.tree import DecisionTreeClassifier
+from ksubset.selection import KSubsetSelector
+
+rng = np.random.default_rng(0)
+X = pd.DataFrame(rng.standard_normal((60, 8))).add_prefix("c")
+X["text"] = pd.Categorical(["u", "v"] * 30)
+selector = KSubsetSelector(
+    make_pipeline(StandardScaler(), DecisionTreeClassifier(class_weight={1: 2.0, 0: 1.0}, random_state=0)),
+    n_features_to_select=2, cv=3, max_evaluations=60, checkpoint=sys.argv[1], exclude=["text"], scoring="accuracy",
+)
+print(selector.fit(X, X["c3"] > 0).cv_results_["mean_test_score"].tolist())
+"""
+
+
+def test_another_process_resumes(tmp_path: Path) -> None:
+    file, found = tmp_path / "scores.json", []
+    for hash_seed in ("1", "2"):
+        environment = os.environ | {"PYTHONHASHSEED": hash_seed}
+        command = [sys.executable, "-W", "ignore", "-c", PROCESS, str(file)]
+        done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False, timeout=120)
+        assert done.returncode == 0, done.stderr
+        found.append((done.stdout, file.read_bytes()))
+    # No seed is given: that the second has the same says that it took the first one's.
+    assert found[0] == found[1]
 
 
 def parts(file: Path) -> tuple[bytes, list[bytes]]:
@@ -555,18 +630,18 @@ def test_a_damaged_file_is_an_error(numbers: Any, tmp_path: Path, damage: bytes)
 
 def test_what_was_written_is_not_written_again(tmp_path: Path) -> None:
     file = tmp_path / "scores.json"
-    scores = Scores(file, "print", 3)
+    scores = ScoreCache(file, {"data": "1"}, 3)
     scores.save()
     node = file.stat().st_ino
     for fold in range(3):
         scores.known[fold, (1, 2)] = fold / 3
         scores.save()
     assert file.stat().st_ino == node
-    again = Scores(file, "print", None)
+    again = ScoreCache(file, {"data": "1"}, None)
     assert (again.known, again.seed) == (scores.known, 3)
     file.unlink()
     scores.save()
-    assert Scores(file, "print", 3).known == scores.known
+    assert ScoreCache(file, {"data": "1"}, 3).known == scores.known
 
 
 @pytest.mark.parametrize("error", [OSError("disk full"), KeyboardInterrupt()], ids=repr)
@@ -574,7 +649,7 @@ def test_nothing_is_appended_to_a_torn_line(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: BaseException
 ) -> None:
     file = tmp_path / "scores.json"
-    scores = Scores(file, "print", 3)
+    scores = ScoreCache(file, {"data": "1"}, 3)
     scores.save()
 
     def tear(_: int) -> None:
@@ -587,10 +662,10 @@ def test_nothing_is_appended_to_a_torn_line(
     with pytest.raises(type(error)):
         scores.save()
     monkeypatch.undo()
-    assert Scores(file, "print", 3).known == {}
+    assert ScoreCache(file, {"data": "1"}, 3).known == {}
     scores.known[1, (1, 2)] = 0.25
     scores.save()
-    assert Scores(file, "print", 3).known == {(0, (1, 2)): 0.5, (1, (1, 2)): 0.25}
+    assert ScoreCache(file, {"data": "1"}, 3).known == {(0, (1, 2)): 0.5, (1, (1, 2)): 0.25}
 
 
 def fits_of(fitted: KSubsetSelector, numbers: Any, **change: Any) -> int:
@@ -650,7 +725,7 @@ def test_a_warm_start_after_an_interrupt(numbers: Any) -> None:
     Interrupted.after = 50
     with pytest.warns(UserWarning, match="interrupted"):
         fitted.fit(*numbers)
-    known = len(fitted._scores.known)
+    known = len(fitted._cache.known)
     assert fits_of(fitted, numbers) == fitted.n_fits_ - known
 
 

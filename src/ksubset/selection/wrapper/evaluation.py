@@ -1,11 +1,7 @@
-"""Cross-validated scores of column subsets: folds, fits in parallel, and the file that remembers them."""
+"""Cross-validated scores of column subsets: folds, and fits in parallel."""
 
 import copy
-import json
-import os
 from collections.abc import Mapping, Sequence
-from itertools import islice
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -16,83 +12,12 @@ from sklearn.model_selection import KFold, StratifiedKFold
 from sklearn.utils.parallel import Parallel, delayed
 from sklearn.utils.validation import _check_method_params
 
-from ksubset._support.files import write
 from ksubset.selection.groups import Choice, column_by_column, take_columns, take_rows
+from ksubset.selection.wrapper.cache import ScoreCache
 
-__all__ = ["CrossValidation", "Scores", "fresh_splitters"]
+__all__ = ["CrossValidation", "fresh_splitters"]
 
 Fold = tuple[NDArray[np.intp], NDArray[np.intp]]
-
-
-class Scores:
-    """The scores known so far, in memory and, if there is a path, in a file that is whole at all times.
-
-    The file is a line of JSON for what the scores depend on and one for each score, so that a batch costs its own
-    scores only. A process that is killed can leave no more than a torn last line, which counts as not written.
-
-    Arguments:
-        path: The file; it need not exist. None keeps scores in memory alone.
-        fingerprint: Of everything that the scores depend on.
-        seed: Of the search; None takes the one in the file.
-
-    Raises:
-        ValueError: The file is none of this kind, or of other data, model, folds, or seed.
-    """
-
-    def __init__(self, path: Path | None, fingerprint: str, seed: int | None) -> None:
-        self._path, self._fingerprint = path, fingerprint
-        self.seed = seed
-        self.known: dict[tuple[int, tuple[int, ...]], float] = {}
-        # How many of them the file has; None if it has to be written from its beginning.
-        self._written: int | None = None
-        if path is None or not path.exists():
-            return
-        try:
-            # What follows the last line break is nothing, or torn.
-            first, *others = path.read_bytes().split(b"\n")[:-1]
-            header = json.loads(first)
-            found, self.seed = header["fingerprint"], int(header["seed"])
-            self.known = {(fold, tuple(columns)): score for fold, columns, score in map(json.loads, others)}
-        # A file of another kind fails in one of these ways: no JSON, not a mapping, missing or malformed fields.
-        except (ValueError, TypeError, KeyError) as error:
-            raise ValueError(f"checkpoint: expected a file of a selector, got {path} ({error!r})") from error
-        if found != fingerprint or seed not in (None, self.seed):
-            raise ValueError(
-                f"checkpoint: expected a file of the same data, estimator, scoring, folds, metadata and random_state, "
-                f"got {path}, which is of others; delete it, or give another path"
-            )
-
-    def take(self, earlier: "Scores") -> None:
-        """Take over scores of an earlier search, and its seed where none is given, unless they are of other things."""
-        if earlier._fingerprint == self._fingerprint and self.seed in (None, earlier.seed):
-            self.seed = earlier.seed
-            self.known |= earlier.known
-
-    def save(self) -> None:
-        """Write what is new.
-
-        Raises:
-            OSError: The file cannot be written; what was there stays.
-        """
-        if self._path is None:
-            return
-        # Whatever ends this early, the next time nothing is appended to a torn line.
-        written, self._written = self._written if self._path.exists() else None, None
-        lines = [
-            json.dumps([fold, columns, score], separators=(",", ":"))
-            for (fold, columns), score in islice(self.known.items(), written, None)
-        ]
-        if written is None:
-            lines.insert(0, json.dumps({"fingerprint": self._fingerprint, "seed": self.seed}))
-        content = "".join(f"{line}\n" for line in lines).encode()
-        if written is None:
-            write(self._path, content)
-        else:
-            with self._path.open("ab") as file:
-                file.write(content)
-                file.flush()
-                os.fsync(file.fileno())
-        self._written = len(self.known)
 
 
 class CrossValidation:
@@ -106,7 +31,7 @@ class CrossValidation:
         fresh: Folds to confirm with, whose numbers follow those of the folds.
         fit_params, score_params: Metadata for the model's `fit` and for the scorer.
         n_jobs: Fits at a time, as joblib has it.
-        scores: Where scores are looked up first and remembered, if anywhere.
+        cache: Where scores are looked up first and remembered, if anywhere.
     """
 
     def __init__(
@@ -120,13 +45,13 @@ class CrossValidation:
         fit_params: Mapping[str, Any],
         score_params: Mapping[str, Any],
         n_jobs: int | None,
-        scores: Scores | None,
+        cache: ScoreCache | None,
     ) -> None:
         # A copy of a clone is another clone, for a fifth of the time.
         self._model, self._scorer, self._target = clone(estimator), scorer, target
         self._data = column_by_column(data)
         self.num_folds, self.num_fresh, self._folds = len(folds), len(fresh), [*folds, *fresh]
-        self._fit_params, self._score_params, self._scores = fit_params, score_params, scores
+        self._fit_params, self._score_params, self._cache = fit_params, score_params, cache
         self._alone = effective_n_jobs(n_jobs) == 1
         self.workers = Parallel(n_jobs=n_jobs)
         """To be entered around many calls: a cluster starts workers anew for each call otherwise, in seconds."""
@@ -141,7 +66,7 @@ class CrossValidation:
             subsets `(S, k)` of the choice's free units -> `(S)`.
         """
         columns = [choice.columns(subset) for subset in subsets]
-        known = {} if self._scores is None else self._scores.known
+        known = {} if self._cache is None else self._cache.known
         keys = [(fold, tuple(one.tolist())) for one in columns]
         new = [place for place, key in enumerate(keys) if key not in known]
         train, test = self._folds[fold]

@@ -5,10 +5,8 @@ from collections.abc import Callable, Sequence
 from copy import deepcopy
 from functools import partial
 from pathlib import Path
-from pickle import PicklingError
 from typing import TYPE_CHECKING, Any
 
-import joblib
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, MetaEstimatorMixin, clone, is_classifier
@@ -29,7 +27,8 @@ from ksubset._support.extras import require
 from ksubset.selection.arguments import check_integer, listed_callbacks, tell
 from ksubset.selection.co_inclusion import CoInclusion, as_good_as_the_best, co_inclusion
 from ksubset.selection.groups import SupportMixin, Units, is_constant, is_dataframe, take_columns
-from ksubset.selection.wrapper.evaluation import CrossValidation, Scores, fresh_splitters
+from ksubset.selection.wrapper.cache import ScoreCache, identity
+from ksubset.selection.wrapper.evaluation import CrossValidation, fresh_splitters
 from ksubset.selection.wrapper.results import (
     Outcome,
     Progress,
@@ -188,7 +187,7 @@ class KSubsetSelector(SupportMixin, MetaEstimatorMixin, BaseEstimator):  # type:
         splitter = check_cv(self.cv, target, classifier=_is_classifier(self.estimator))
         folds = list(splitter.split(data, target, **split_params))
         units, sizes = self._units(data)
-        scores, seed = self._known_scores(data, target, folds, params)
+        cache, seed = self._score_cache(data, target, splitter, folds, params)
         fresh = [
             fold
             for other in fresh_splitters(self.cv, splitter, seed, ROUNDS)
@@ -198,11 +197,11 @@ class KSubsetSelector(SupportMixin, MetaEstimatorMixin, BaseEstimator):  # type:
             raise TypeError(f"scoring: expected one scorer, or its name, got {self.scoring!r}")
         scorer = check_scoring(self.estimator, scoring=self.scoring)
         evaluate = CrossValidation(
-            self.estimator, scorer, data, target, folds, fresh, fit_params, score_params, self.n_jobs, scores
+            self.estimator, scorer, data, target, folds, fresh, fit_params, score_params, self.n_jobs, cache
         )
         prior = relevance(data, target, classify=_is_classifier(self.estimator))
         with evaluate.workers:
-            outcomes = self._search(evaluate, units, sizes, prior, seed, scores, callbacks)
+            outcomes = self._search(evaluate, units, sizes, prior, seed, cache, callbacks)
         kept = within_one_standard_error(outcomes)
         self.support_, self.best_score_ = kept.support, kept.score
         self.inclusion_probabilities_ = kept.inclusion
@@ -303,29 +302,31 @@ class KSubsetSelector(SupportMixin, MetaEstimatorMixin, BaseEstimator):  # type:
         units.check_sizes(sizes, wanted)
         return units, sorted({int(size) for size in sizes})
 
-    def _known_scores(self, data: Any, target: Any, folds: Any, params: Any) -> tuple[Scores | None, int]:
+    def _score_cache(
+        self, data: Any, target: Any, splitter: Any, folds: Any, metadata: dict[str, Any]
+    ) -> tuple[ScoreCache | None, int]:
         given = None if self.random_state is None else int(check_random_state(self.random_state).randint(2**31 - 1))
         drawn = int(np.random.default_rng().integers(2**31 - 1)) if given is None else given
-        earlier: Scores | None = getattr(self, "_scores", None)
+        earlier: ScoreCache | None = getattr(self, "_cache", None)
         if not self.warm_start:
-            self._scores = earlier = None
+            self._cache = earlier = None
             if self.checkpoint is None:
                 return None, drawn
         try:
-            fingerprint = joblib.hash((data, target, clone(self.estimator), self.scoring, folds, params))
-        except PicklingError as error:
+            parts = identity(data, target, self.estimator, self.scoring, splitter, folds, metadata)
+        except TypeError as error:
             raise TypeError(
                 f"{'warm_start' if self.checkpoint is None else 'checkpoint'}: expected an estimator, scoring and "
-                f"metadata that can be pickled, to tell them from others, got one that cannot ({error.args[0]})"
+                f"metadata that can be pickled, to tell them from others, got one that cannot ({error})"
             ) from error
-        scores = Scores(None if self.checkpoint is None else Path(self.checkpoint), fingerprint, given)
+        cache = ScoreCache(None if self.checkpoint is None else Path(self.checkpoint), parts, given)
         if earlier is not None:
-            scores.take(earlier)
-        scores.seed = drawn if scores.seed is None else scores.seed
+            cache.take(earlier)
+        cache.seed = drawn if cache.seed is None else cache.seed
         if self.warm_start:
-            self._scores = scores
-        scores.save()
-        return scores, scores.seed
+            self._cache = cache
+        cache.save()
+        return cache, cache.seed
 
     def _search(
         self,
@@ -334,7 +335,7 @@ class KSubsetSelector(SupportMixin, MetaEstimatorMixin, BaseEstimator):  # type:
         sizes: list[int],
         prior: NDArray[np.float64],
         seed: int,
-        scores: Scores | None,
+        cache: ScoreCache | None,
         callbacks: list[Callable[[Progress], Any]],
     ) -> list[Outcome]:
         """Search sizes one by one, until a callback or an interrupt ends it."""
@@ -349,8 +350,8 @@ class KSubsetSelector(SupportMixin, MetaEstimatorMixin, BaseEstimator):  # type:
             ended = False
             try:
                 for _ in search.run():
-                    if scores is not None:
-                        scores.save()
+                    if cache is not None:
+                        cache.save()
                     progress = progress_of(search, choice)
                     if self.verbose > 0:
                         print(
@@ -362,8 +363,8 @@ class KSubsetSelector(SupportMixin, MetaEstimatorMixin, BaseEstimator):  # type:
             except KeyboardInterrupt:
                 if not outcomes and not len(search.subsets):
                     raise
-                if scores is not None:
-                    scores.save()
+                if cache is not None:
+                    cache.save()
                 ended = True
                 warnings.warn("interrupted: the selector keeps the best columns found so far", stacklevel=3)
             # Scores that were not confirmed promise too much to stand beside others.

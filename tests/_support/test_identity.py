@@ -1,0 +1,26 @@
+"""Digests of what a stored result depends on."""
+
+import threading
+
+import numpy as np
+import pytest
+
+from ksubset._support.identity import differences, digest
+
+pytest.importorskip("joblib", reason="joblib is not installed")
+
+
+def test_digests_are_of_content() -> None:
+    assert digest(np.arange(3)) == digest(np.arange(3)) != digest(np.arange(3.0))
+    assert digest({"a": 1, "b": 2}) == digest({"b": 2, "a": 1}) != digest({"a": 1, "b": 3})
+
+
+@pytest.mark.parametrize("value", [lambda: 0, threading.Lock(), [lambda: 0]])
+def test_what_has_no_name_has_no_digest(value: object) -> None:
+    with pytest.raises(TypeError, match=f"expected a value that can be pickled, got {type(value).__name__}"):
+        digest(value)
+
+
+def test_differences_are_named() -> None:
+    assert differences({"a": "1", "b": "2"}, {"b": "2", "a": "1"}) == []
+    assert differences({"b": "2", "a": "1", "c": "3"}, {"d": "4", "c": "3", "a": "2"}) == ["b", "a", "d"]
