@@ -128,12 +128,14 @@ class Training:
     @torch.no_grad()
     def mode(self) -> Tensor:
         """The mask of evaluation `(1, 1, n)`, one for all: the k pixels with the largest logits."""
-        return self.gate().mode[None, None]
+        mask: Tensor = self.gate().mode
+        return mask[None, None]
 
     @torch.no_grad()
     def inclusion(self) -> Tensor:
         """Inclusion probability of each pixel `(n,)`."""
-        return self.gate().mean
+        mean: Tensor = self.gate().mean
+        return mean
 
     @torch.no_grad()
     def evaluate(self, images: Tensor, labels: Tensor) -> dict[str, float]:

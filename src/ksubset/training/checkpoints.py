@@ -15,6 +15,8 @@ from ksubset._support.identity import differences
 
 __all__ = ["Checkpoint", "load", "save"]
 
+_NAMED = 5
+
 
 @dataclass(frozen=True)
 class Checkpoint:
@@ -37,9 +39,11 @@ class Checkpoint:
             ValueError: It is not; the message names what differs.
         """
         if differing := differences(identity, self.identity):
+            # What comes first is what was set; much may follow from it.
+            names = ", ".join(differing[:_NAMED]) + (" and others" if len(differing) > _NAMED else "")
             raise ValueError(
                 f"checkpoint: expected a file of the same data and settings, got {self.path}, which differs in "
-                f"{', '.join(differing)}; delete it, or give another path"
+                f"{names}; delete it, or give another path"
             )
 
 

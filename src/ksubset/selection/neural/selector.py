@@ -6,7 +6,6 @@ from copy import deepcopy
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import joblib
 import numpy as np
 import torch
 from numpy.typing import NDArray
@@ -33,7 +32,8 @@ from ksubset.selection.groups import Choice, SupportMixin, Units, is_constant, t
 from ksubset.selection.neural.batches import Batches, Scaling, rows_of
 from ksubset.selection.neural.networks import check_outputs, new_network
 from ksubset.selection.neural.targets import Data, Target, target_of, task_of
-from ksubset.selection.neural.training import Recipe, Training, clipped, load, save, seeded
+from ksubset.selection.neural.training import Recipe, Training, clipped
+from ksubset.training import Checkpoint, load, save, seeded
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -41,6 +41,9 @@ if TYPE_CHECKING:
 __all__ = ["NeuralSubsetSelector"]
 
 _CHUNK = 1024
+# Arguments that may differ where a fit goes on from its checkpoint: what is told, and when it ends, changes no step; the
+# file may have been moved, and so may the training, to another device; and modules count as what was made of them.
+_NO_IDENTITY = {"verbose", "callbacks", "checkpoint", "device", "module", "gradient_estimator"}
 
 
 def _classifies(self: "NeuralSubsetSelector") -> bool:
@@ -165,7 +168,9 @@ class NeuralSubsetSelector(SupportMixin, BaseEstimator):  # type: ignore[misc]
             y: Targets `(N)` or `(N, m)`; a reconstruction takes none.
             sample_weight: `(N)`, how much each row counts.
         """
-        callbacks, recipe, device = listed_callbacks(self.callbacks), self._recipe(), self._device()
+        callbacks, device = listed_callbacks(self.callbacks), self._device()
+        saved = None if self.checkpoint is None else load(self.checkpoint)
+        recipe = self._recipe(saved)
         data, target, weights = self._check_data(X, y, sample_weight)
         choice = self._choice(data)
         scaling = Scaling.of(data, weights)
@@ -173,28 +178,29 @@ class NeuralSubsetSelector(SupportMixin, BaseEstimator):  # type: ignore[misc]
         if task == "reconstruction" and hasattr(data, "tocsr"):
             raise TypeError("X: expected dense data for a reconstruction, as what it predicts is, got sparse data")
         goal = Data(scaling, is_constant(data)) if task == "reconstruction" else target_of(task, target, weights)
-        saved = self._saved()
-        seed = self._seed(saved)
-        with seeded(device, seed):
+        with seeded(recipe.seed, device):
             network, logits = self._start(choice, goal)
             training = Training(
                 recipe, choice, network, logits, goal, rows_of(data, scaling, device),
                 None if goal.encoded is None else goal.encoded.to(device),
-                Batches(data, goal.encoded, scaling.scale, weights, self.batch_size, seed), device,
+                Batches(data, goal.encoded, scaling.scale, weights, self.batch_size), device,
             )  # fmt: skip
-            fingerprint = ""
+            identity = {}
             if self.checkpoint is not None:
-                fingerprint = self._fingerprint(data, target, weights, task, network, logits)
+                settings = self.get_params(deep=False) | {"random_state": recipe.seed}
+                settings = {name: value for name, value in settings.items() if name not in _NO_IDENTITY}
+                identity = training.joint.identity(**settings, X=data, y=target, sample_weight=weights)
                 if saved is not None:
-                    self._resume(training, saved, fingerprint, seed)
-            self._run(training, callbacks, fingerprint, seed)
+                    saved.check(identity)
+                    training.load_state_dict(saved.state["training"])
+            self._run(training, callbacks, identity)
         self.support_ = training.support()
         self.n_features_ = int(self.support_.sum())
         self.inclusion_probabilities_ = choice.spread(training.inclusion())
-        self.task_, self.module_, self.n_steps_ = task, network.cpu().eval(), training.step
+        self.task_, self.module_, self.n_steps_ = task, network.cpu().eval(), training.joint.steps
         self.history_ = {name: np.array(values) for name, values in training.history.items()}
         self._target: Any = goal
-        self._scaling, self._logits = scaling, training.logits.detach().cpu()
+        self._scaling, self._logits = scaling, training.logits.cpu()
         self._size, self._owners, self._selecting = choice.size, choice.owners(), training.selecting
         # What is left of the training would only make pickles larger.
         goal.encoded = None
@@ -248,7 +254,7 @@ class NeuralSubsetSelector(SupportMixin, BaseEstimator):  # type: ignore[misc]
         )  # fmt: skip
         return figure
 
-    def _recipe(self) -> Recipe:
+    def _recipe(self, saved: Checkpoint | None) -> Recipe:
         estimator = LeaveOneOut() if self.gradient_estimator is None else self.gradient_estimator
         if not isinstance(estimator, Estimator):
             raise TypeError(
@@ -267,6 +273,7 @@ class NeuralSubsetSelector(SupportMixin, BaseEstimator):  # type: ignore[misc]
             check_positive("logits_learning_rate", self.logits_learning_rate),
             deepcopy(estimator),  # because some remember what they have seen
             num_samples,
+            self._seed(saved),
         )
 
     def _device(self) -> torch.device:
@@ -327,44 +334,17 @@ class NeuralSubsetSelector(SupportMixin, BaseEstimator):  # type: ignore[misc]
         check_outputs(network, choice.num_columns, target.num_outputs, argument)
         return network, logits
 
-    def _saved(self) -> dict[str, Any] | None:
-        """What the checkpoint has, if it is there."""
-        if self.checkpoint is None or not Path(self.checkpoint).exists():
-            return None
-        return load(Path(self.checkpoint))
-
-    def _seed(self, saved: dict[str, Any] | None) -> int:
+    def _seed(self, saved: Checkpoint | None) -> int:
         if self.random_state is not None:
             return int(check_random_state(self.random_state).randint(2**31 - 1))
-        return int(np.random.default_rng().integers(2**31 - 1) if saved is None else saved["seed"])
+        return int(np.random.default_rng().integers(2**31 - 1) if saved is None else saved.state["seed"])
 
-    def _fingerprint(
-        self, data: Any, target: Any, weights: NDArray[np.float64], task: str, network: nn.Module, logits: Tensor
-    ) -> str:
-        """Of everything that the training depends on, the seed aside."""
-        names = (
-            "n_features_to_select", "num_samples", "steps", "batch_size", "learning_rate", "logits_learning_rate",
-            "feature_groups", "always_include", "exclude",
-        )  # fmt: skip
-        settings = [repr(getattr(self, name)) for name in names]
-        start = {name: value.cpu().numpy() for name, value in network.state_dict().items()}
-        how = (task, settings, repr(network), start, logits.numpy(), repr(self.gradient_estimator))
-        return str(joblib.hash((data, target, weights, how)))
-
-    def _resume(self, training: Training, saved: dict[str, Any], fingerprint: str, seed: int) -> None:
-        if saved["fingerprint"] != fingerprint or saved["seed"] != seed:
-            raise ValueError(
-                f"checkpoint: expected a file of the same data and settings, random_state included, got "
-                f"{self.checkpoint}, which is of others; delete it, or give another path"
-            )
-        training.load_state_dict(saved["state"])
-
-    def _run(self, training: Training, callbacks: list[Callable[[Any], Any]], fingerprint: str, seed: int) -> None:
+    def _run(self, training: Training, callbacks: list[Callable[[Any], Any]], identity: dict[str, str]) -> None:
         """Train until a callback or an interrupt ends it."""
         try:
             for progress in training.run():
                 if self.checkpoint is not None:
-                    save(Path(self.checkpoint), training, fingerprint, seed)
+                    save(self.checkpoint, {"training": training.state_dict(), "seed": training.recipe.seed}, identity)
                 if self.verbose > 0:
                     print(
                         f"[NeuralSubsetSelector] step {progress.step} of {progress.steps}: subsets of "
@@ -373,7 +353,7 @@ class NeuralSubsetSelector(SupportMixin, BaseEstimator):  # type: ignore[misc]
                 if tell(callbacks, progress):
                     break
         except KeyboardInterrupt:
-            if not training.step:
+            if not training.joint.steps:
                 raise
             warnings.warn("interrupted: the selector keeps the columns that are likeliest at present", stacklevel=3)
 
