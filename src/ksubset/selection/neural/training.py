@@ -130,7 +130,8 @@ class Training:
         )
         # A gate has at least one item, but there may be none to choose from.
         self._gate = FeatureGate(max(free, 1), size, validate_args=False)
-        self._gate.logits = nn.Parameter(logits.clone())
+        with torch.no_grad():
+            self._gate.logits[:free] = logits
         self.joint = JointTraining(self._gate.to(device), network.to(device), recipe.estimator, plan)
         owners = torch.from_numpy(choice.owners())
         self._owners = None if torch.equal(owners, torch.arange(free)) else owners.to(device)
@@ -173,7 +174,7 @@ class Training:
         """Subsets of the free units `(..., u)` as columns `(..., n)`."""
         if self._owners is None:
             return subsets
-        return torch.cat([subsets, self._fixed.expand(*subsets.shape[:-1], 2)], -1).index_select(-1, self._owners)
+        return torch.cat([subsets[..., : len(self.choice.free)], self._fixed.expand(*subsets.shape[:-1], 2)], -1).index_select(-1, self._owners)
 
     def inclusion(self) -> NDArray[np.float64]:
         """Inclusion probabilities of the free units, in the distribution that has been learned, `(u)`."""
@@ -183,7 +184,7 @@ class Training:
     @property
     def logits(self) -> Tensor:
         """Of the free units, `(u)`."""
-        return self._gate.logits.detach()
+        return self._gate.logits.detach()[: len(self.choice.free)]
 
     @torch.no_grad()
     def support(self) -> NDArray[np.bool_]:
