@@ -1,9 +1,11 @@
 """Modules that choose k of n items: parameters live in the module, probability in the distribution it returns."""
 
+import numbers
+
 import torch
 from torch import Tensor, nn
 
-from ksubset.distributions.ksubset import KSubset
+from ksubset.distributions import KSubset
 from ksubset.estimators import Estimator
 from ksubset.numerics.checks import check_size
 
@@ -40,13 +42,13 @@ class FeatureGate(nn.Module):
         dtype: torch.dtype | None = None,
     ) -> None:
         super().__init__()
-        if isinstance(n, bool) or not isinstance(n, int):
+        if isinstance(n, bool) or not isinstance(n, numbers.Integral):
             raise TypeError(f"n must be an integer, got {n!r}")
         if n < 1:
             raise ValueError(f"n must be 1 or more, got {n}")
-        self.logits = nn.Parameter(torch.zeros(n, device=device, dtype=dtype))
+        self.logits = nn.Parameter(torch.zeros(int(n), device=device, dtype=dtype))
         check_size(self.logits, k)
-        self.k = k
+        self.k = int(k)
         self.validate_args = validate_args
 
     def forward(self) -> KSubset:
@@ -60,9 +62,13 @@ class SubsetHead(nn.Module):
     """A subset distribution for each input, from the logits that a network gives it.
 
     Arguments:
-        k: Size of the subsets.
+        k: Size of the subsets, checked against the number of items when that is known.
         score: Maps inputs to logits `(*B, n)`.
         validate_args: As of `KSubset`.
+
+    Raises:
+        TypeError: `k` is no integer.
+        ValueError: `k` is below 0; or, when used, above the number of items.
 
     Shapes:
         input as `score` takes it -> `KSubset` with logits `(*B, n)`.
@@ -75,7 +81,7 @@ class SubsetHead(nn.Module):
 
     def __init__(self, k: int, score: nn.Module, validate_args: bool | None = None) -> None:
         super().__init__()
-        self.k = k
+        self.k = _checked_size(k)
         self.score = score
         self.validate_args = validate_args
 
@@ -95,8 +101,9 @@ class SubsetLayer(nn.Module):
         validate_args: As of `KSubset`.
 
     Raises:
-        TypeError: `estimator` is no `Estimator`.
-        ValueError: Its gradient does not flow through the sample; `expectation` is the door to those.
+        TypeError: `k` is no integer, or `estimator` no `Estimator`.
+        ValueError: `k` is below 0; or the estimator's gradient does not flow through the sample: `expectation` is the
+            door to those.
 
     Shapes:
         logits `(*B, n)` -> `(*B, n)`.
@@ -112,15 +119,13 @@ class SubsetLayer(nn.Module):
         super().__init__()
         if not isinstance(estimator, Estimator):
             raise TypeError(f"estimator must be an instance of Estimator, such as SIMPLE(), got {estimator!r}")
-        hooks = ("sample", "surrogate", "estimate")
-        overridden = [hook for hook in hooks if getattr(type(estimator), hook) is not getattr(Estimator, hook)]
-        # `pathwise` alone does not tell: what overrides `estimate` may need the gradient of f, and send it another way.
-        if not estimator.pathwise or overridden != ["sample"]:
+        # A surrogate of its own would be left out here, where nobody sees the losses.
+        if not estimator.reparameterized or type(estimator).surrogate is not Estimator.surrogate:
             raise ValueError(
                 f"a SubsetLayer needs an estimator whose gradient flows through its sample, such as SIMPLE(), got "
                 f"{estimator!r}: use ksubset.expectation for others"
             )
-        self.k = k
+        self.k = _checked_size(k)
         self.estimator = estimator
         self.validate_args = validate_args
 
@@ -129,4 +134,12 @@ class SubsetLayer(nn.Module):
         return self.estimator.sample(dist, 1).squeeze(0) if self.training else dist.mode
 
     def extra_repr(self) -> str:
-        return f"k={self.k}, {self.estimator}"
+        return f"k={self.k}"
+
+
+def _checked_size(k: int) -> int:
+    if isinstance(k, bool) or not isinstance(k, numbers.Integral):
+        raise TypeError(f"k must be an integer, got {k!r} of type {type(k).__name__}")
+    if k < 0:
+        raise ValueError(f"k must be 0 or more, got {k}")
+    return int(k)

@@ -63,7 +63,7 @@ def estimator(request: pytest.FixtureRequest) -> Estimator:
     return copy.deepcopy(request.param)  # type: ignore[no-any-return]
 
 
-@pytest.fixture(params=[estimator for estimator in ESTIMATORS if not estimator.pathwise], ids=by_name)
+@pytest.fixture(params=[estimator for estimator in ESTIMATORS if not estimator.needs_gradient], ids=by_name)
 def black_box(request: pytest.FixtureRequest) -> Estimator:
     """Each of the estimators that need no gradient of f."""
     return copy.deepcopy(request.param)  # type: ignore[no-any-return]

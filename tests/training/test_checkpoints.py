@@ -10,6 +10,7 @@ import pytest
 import torch
 from torch import nn
 
+from ksubset import SIMPLE
 from ksubset.nn import FeatureGate
 from ksubset.training import JointTraining, Plan, load, save
 
@@ -105,8 +106,6 @@ def test_the_file_of_another_training_is_refused_by_name(tmp_path: Path, change:
 
 
 def identity(network: nn.Module, **values: Any) -> dict[str, str]:
-    from ksubset import SIMPLE
-
     return JointTraining(FeatureGate(3, 1), network, SIMPLE(), Plan(1, {"lr": 1.0}, {"lr": 1.0})).identity(**values)
 
 
@@ -131,15 +130,15 @@ def test_what_a_module_is() -> None:
     ):
         found = identity(other)
         assert [name for name in {**first, **found} if first.get(name) != found.get(name)] == names
-    with pytest.raises(TypeError, match="network.scale: expected a value that can be pickled, got function"):
+    with pytest.raises(TypeError, match=r"network\.scale: expected a value that can be pickled, got function"):
         identity(build(lambda: 0))
 
 
 def test_many_differences_are_not_all_named(tmp_path: Path) -> None:
-    save(tmp_path / "file", {}, {name: "1" for name in "abcdefg"})
+    save(tmp_path / "file", {}, dict.fromkeys("abcdefg", "1"))
     found = load(tmp_path / "file")
     assert found is not None
-    found.check({name: "1" for name in "abcdefg"})
+    found.check(dict.fromkeys("abcdefg", "1"))
     with pytest.raises(ValueError, match="which differs in a, b, c, d, e and others; delete it"):
         found.check({})
 

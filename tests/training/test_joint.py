@@ -191,7 +191,9 @@ def test_a_gradient_that_breaks_is_a_divergence(monkeypatch: pytest.MonkeyPatch)
         training.mean_loss()
 
 
-@pytest.mark.parametrize("change", [{"selector": {"lr": 1e308}}, {"network": {"lr": 1e308}}], ids=["selector", "network"])
+@pytest.mark.parametrize(
+    "change", [{"selector": {"lr": 1e308}}, {"network": {"lr": 1e308}}], ids=["selector", "network"]
+)
 def test_parameters_that_are_no_numbers_are_a_divergence(change: dict[str, Any]) -> None:
     training, draw = start(**change)
     training.step(draw())

@@ -1,5 +1,8 @@
 """Distributions over subsets."""
 
+from ksubset.distributions.at_most import AtMostKSubset
+from ksubset.distributions.base import SubsetDistribution
 from ksubset.distributions.ksubset import KSubset
+from ksubset.distributions.partitioned import PartitionedKSubset
 
-__all__ = ["KSubset"]
+__all__ = ["AtMostKSubset", "KSubset", "PartitionedKSubset", "SubsetDistribution"]

@@ -1,38 +1,46 @@
 """The interface of all gradient estimators, and the one door to them."""
 
-from collections.abc import Callable, Mapping
+import numbers
+from collections.abc import Callable
 from typing import Any, ClassVar
 
 import torch
-from torch import Tensor
+from torch import Generator, Tensor, nn
 
-from ksubset.distributions.ksubset import KSubset
+from ksubset.distributions import SubsetDistribution
 
-__all__ = ["Estimator", "expectation"]
+__all__ = ["Estimator", "differentiate", "expectation"]
 
 
-class Estimator:
-    """A rule that sends gradients through a k-subset sample; the base of all estimators.
+class Estimator(nn.Module):
+    """A rule that sends gradients through a sampled subset; the base of all estimators.
 
     A subclass overrides the hook in which its idea lives: `sample` if gradients flow through the sample, `surrogate`
-    if they flow through the loss; and `estimate`, which calls both, if it needs more of f than its losses.
+    if they flow through the loss; and `estimate`, which calls both, if it needs more of f than its losses. What it
+    remembers between calls lies in buffers and what can be trained in parameters, so that `state_dict`, `to` and
+    `deepcopy` know of them.
+
+    A gradient is that of the result of `expectation`, whatever the caller makes of it: constants of an estimator, such
+    as the `beta` of `IMLE`, belong to the loss of a single subset, and no mean over a batch changes their meaning.
     """
 
     unbiased: ClassVar[bool] = False
     """Whether the mean of the estimates is the gradient of the expectation."""
-    pathwise: ClassVar[bool] = True
-    """Whether the gradient flows through the sample, so that f must be differentiable."""
+    needs_gradient: bool = False
+    """Whether f must be differentiable."""
+    reparameterized: bool = False
+    """Whether the gradient flows through the sample, so that `sample` alone can stand in a network."""
     min_samples: ClassVar[int] = 1
 
-    def sample(self, dist: KSubset, num_samples: int) -> Tensor:
+    def sample(self, dist: SubsetDistribution, num_samples: int, generator: Generator | None = None) -> Tensor:
         """Draw subsets, or what stands for them.
 
         Shapes:
             -> `(S, *B, n)`.
         """
-        return dist.sample((num_samples,))
+        return dist.sample((num_samples,), generator=generator)
 
-    def surrogate(self, loss: Tensor, sample: Tensor, dist: KSubset) -> Tensor:
+    def surrogate(self, loss: Tensor, sample: Tensor, dist: SubsetDistribution) -> Tensor:
         """Turn losses into values whose backward pass gives the estimate.
 
         Shapes:
@@ -40,24 +48,23 @@ class Estimator:
         """
         return loss
 
-    def estimate(self, f: Callable[[Tensor], Tensor], dist: KSubset, num_samples: int) -> Tensor:
+    def estimate(
+        self,
+        f: Callable[[Tensor], Tensor],
+        dist: SubsetDistribution,
+        num_samples: int,
+        generator: Generator | None = None,
+    ) -> Tensor:
         """Evaluate f and average; `expectation` has checked the arguments, and checks the losses that f returns.
 
         Shapes:
             f: `(S, *B, n)` -> `(S, *B)`; result `(*B)`.
         """
-        sample = self.sample(dist, num_samples)
+        sample = self.sample(dist, num_samples, generator)
         loss = f(sample)
-        if self.pathwise and sample.requires_grad:
+        if self.needs_gradient and sample.requires_grad:
             self.require_gradient(loss)
         return self.surrogate(loss, sample, dist).mean(0)
-
-    def state_dict(self) -> dict[str, Tensor]:
-        """What it remembers of earlier calls; empty for most."""
-        return {}
-
-    def load_state_dict(self, state: Mapping[str, Tensor]) -> None:
-        """Go on from what another instance of the same kind remembered."""
 
     def require_gradient(self, loss: Tensor) -> None:
         """Check that losses have a gradient, for estimators that send theirs through f.
@@ -72,20 +79,54 @@ class Estimator:
             )
 
 
-def expectation(f: Callable[[Tensor], Any], dist: KSubset, estimator: Estimator, num_samples: int = 1) -> Tensor:
+def differentiate(f: Callable[[Tensor], Tensor], at: Tensor) -> tuple[Tensor, Tensor]:
+    """F and its gradient, itself without a gradient; the losses keep theirs for what f closes over.
+
+    Raises:
+        ValueError: The losses do not depend on the subsets through differentiable operations.
+
+    Shapes:
+        f: `(S, *B, n)` -> `(S, *B)`, at `(S, *B, n)` -> `(S, *B)`, `(S, *B, n)`.
+    """
+    try:
+        at = at.detach().requires_grad_()
+    except RuntimeError:  # inside of torch.func, whose own transform is the only one that works there
+        pulled: tuple[Tensor, Any] = torch.func.vjp(f, at.detach())  # type: ignore[assignment]
+        loss, pullback = pulled
+        return loss, pullback(torch.ones_like(loss))[0].detach()
+    with torch.enable_grad():
+        loss = f(at)
+    gradient = None
+    if loss.requires_grad:
+        (gradient,) = torch.autograd.grad(loss.sum(), at, retain_graph=True, allow_unused=True)
+    if gradient is None:
+        raise ValueError("the losses that f returned do not depend on the subsets through differentiable operations")
+    return loss, gradient
+
+
+def expectation(
+    f: Callable[[Tensor], Any],
+    dist: SubsetDistribution,
+    estimator: Estimator,
+    num_samples: int = 1,
+    generator: Generator | None = None,
+) -> Tensor:
     r"""Estimate :math:`E_{z \sim \text{dist}}[f(z)]`; its backward pass is the estimator's gradient.
 
-    The gradient reaches the distribution's parameters and whatever f closes over.
+    The gradient reaches the distribution's parameters and whatever f closes over. f gets a copy of the subsets, with
+    which it may do as it likes.
 
     Arguments:
-        f: Maps subsets to losses. For estimators with `pathwise = False` it may be any function, without gradients
-            and returning anything `torch.as_tensor` takes.
+        f: Maps subsets to losses. For estimators with `needs_gradient = False` it may be any function, without
+            gradients and returning anything `torch.as_tensor` takes. Losses keep their floating-point type; integers,
+            booleans and Python's numbers count in float64.
         dist: The distribution of the subsets.
         estimator: The rule for the gradient with respect to the distribution's parameters.
         num_samples: Subsets S per element of the batch.
+        generator: Of all random numbers; by default torch's own. The same seed with another S draws other subsets.
 
     Raises:
-        TypeError: An argument is of another kind than said.
+        TypeError: An argument is of another kind than said, or the losses are complex.
         ValueError: Too few samples for the estimator, losses of a wrong shape, or losses without a gradient where the
             estimator needs one.
 
@@ -93,7 +134,7 @@ def expectation(f: Callable[[Tensor], Any], dist: KSubset, estimator: Estimator,
         f: `(S, *B, n)` -> `(S, *B)`; result `(*B)`.
 
     Example:
-        >>> from ksubset import LeaveOneOut
+        >>> from ksubset import KSubset, LeaveOneOut
         >>> logits = torch.zeros(5, requires_grad=True)
         >>> loss = expectation(lambda z: z[..., 0], KSubset(2, logits), LeaveOneOut(), num_samples=4)
         >>> loss.backward()
@@ -102,24 +143,30 @@ def expectation(f: Callable[[Tensor], Any], dist: KSubset, estimator: Estimator,
     """
     if not isinstance(estimator, Estimator):
         raise TypeError(f"estimator must be an instance of Estimator, such as LeaveOneOut(), got {estimator!r}")
-    if not isinstance(dist, KSubset):
-        raise TypeError(f"dist must be a KSubset, got {type(dist).__name__}")
-    if isinstance(num_samples, bool) or not isinstance(num_samples, int):
+    if not isinstance(dist, SubsetDistribution):
+        raise TypeError(f"dist must be a SubsetDistribution, such as a KSubset, got {type(dist).__name__}")
+    if isinstance(num_samples, bool) or not isinstance(num_samples, numbers.Integral):
         raise TypeError(f"num_samples must be an integer, got {num_samples!r}")
+    if generator is not None and not isinstance(generator, Generator):
+        raise TypeError(f"generator must be a torch.Generator, got {generator!r}")
     name = type(estimator).__name__
     if num_samples < estimator.min_samples:
         raise ValueError(f"{name} needs num_samples >= {estimator.min_samples}, got {num_samples}")
-    return estimator.estimate(lambda sample: _losses(f(sample), sample), dist, num_samples)
+    # A copy, because f may be anybody's: also one that writes into its argument, or into a numpy view of it.
+    return estimator.estimate(lambda sample: _losses(f(sample.clone()), sample), dist, int(num_samples), generator)
 
 
 def _losses(result: Any, sample: Tensor) -> Tensor:
     """What f returned, as losses of the sample's device and of a floating-point type."""
     if isinstance(result, list | tuple) and any(isinstance(item, Tensor) for item in result):
         result = torch.stack([torch.as_tensor(item, device=sample.device) for item in result])
-    if isinstance(result, Tensor) and result.is_floating_point():
-        loss = result.to(sample.device)
-    else:
-        loss = torch.as_tensor(result, dtype=sample.dtype, device=sample.device)
+    # Python's numbers are doubles, and torch would make single precision of them.
+    dtype = None if hasattr(result, "dtype") else torch.float64
+    loss = torch.as_tensor(result, dtype=dtype, device=sample.device)
+    if loss.is_complex():
+        raise TypeError(f"f must return real losses, got {loss.dtype}")
+    if not loss.is_floating_point():
+        loss = loss.double()
     if loss.shape != sample.shape[:-1]:
         raise ValueError(
             f"f must map subsets of shape {tuple(sample.shape)} to losses of shape {tuple(sample.shape[:-1])}, "

@@ -2,23 +2,23 @@
 
 import math
 import numbers
-from dataclasses import dataclass
 
-from torch import Tensor
+from torch import Generator, Tensor
 
-from ksubset.distributions.ksubset import KSubset
+from ksubset.distributions import SubsetDistribution
 from ksubset.estimators.base import Estimator
 from ksubset.numerics.topk import gumbel_keys, relaxed_top_k, top_k
 
 __all__ = ["GumbelTopK"]
 
 
-@dataclass(frozen=True)
 class GumbelTopK(Estimator):
     """Relaxed top-k of logits plus Gumbel noise (GS); with `straight_through`, hard samples and its gradient (STGS).
 
     Biased twice: the samples are relaxed, and as the noise vanishes they are drawn without replacement in sequence,
     which is not the k-subset distribution. f must be differentiable, and without `straight_through` accept fractions.
+    It costs O(n k), also where k is close to n. Noise and softmaxes are computed in float32 at least, but gradients
+    grow as powers of 1 / temperature: at low temperatures beyond the range of float16 logits, so take others there.
 
     References:
         Xie and Ermon (2019), Reparameterizable Subset Sampling via Continuous Relaxations,
@@ -33,18 +33,27 @@ class GumbelTopK(Estimator):
         ValueError: The temperature is not positive or not finite.
     """
 
-    temperature: float
-    straight_through: bool = False
+    needs_gradient = reparameterized = True
 
-    def __post_init__(self) -> None:
-        if isinstance(self.temperature, bool) or not isinstance(self.temperature, numbers.Real):
-            raise TypeError(f"temperature must be a number, got {self.temperature!r}")
-        if not (self.temperature > 0 and math.isfinite(self.temperature)):
-            raise ValueError(f"temperature must be a positive, finite number, got {self.temperature}")
+    def __init__(self, temperature: float, straight_through: bool = False) -> None:
+        super().__init__()
+        if isinstance(temperature, bool) or not isinstance(temperature, numbers.Real):
+            raise TypeError(f"temperature must be a number, got {temperature!r}")
+        if not (temperature > 0 and math.isfinite(temperature)):
+            raise ValueError(f"temperature must be a positive, finite number, got {temperature}")
+        self.temperature: float = float(temperature)
+        self.straight_through: bool = straight_through
 
-    def sample(self, dist: KSubset, num_samples: int) -> Tensor:
-        keys = gumbel_keys(dist.logits, num_samples)
-        relaxed = relaxed_top_k(keys, dist.k, float(self.temperature))
-        if not self.straight_through:
-            return relaxed
-        return top_k(keys.detach(), dist.k) + (relaxed - relaxed.detach())
+    def extra_repr(self) -> str:
+        return f"temperature={self.temperature}" + ", straight_through=True" * self.straight_through
+
+    def sample(self, dist: SubsetDistribution, num_samples: int, generator: Generator | None = None) -> Tensor:
+        hard, relaxed = [], []
+        for logits, k in dist.to_rows(dist.logits):
+            keys = gumbel_keys(logits, k, num_samples, generator)
+            relaxed.append(relaxed_top_k(keys, k, self.temperature))
+            hard.append(top_k(keys.detach(), k))
+        soft = dist.from_rows(relaxed)
+        if self.straight_through:
+            soft = dist.from_rows(hard) + (soft - soft.detach())
+        return soft.to(dist.logits.dtype)

@@ -10,13 +10,16 @@ is unbiased for every :math:`\beta`, every scale :math:`\alpha` and every baseli
 """
 
 import abc
-from collections.abc import Callable, Mapping
+import numbers
+from collections.abc import Callable
+from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Generator, Tensor, nn
 
-from ksubset.distributions.ksubset import KSubset
-from ksubset.estimators.base import Estimator
+from ksubset.distributions import SubsetDistribution
+from ksubset.estimators.base import Estimator, differentiate
+from ksubset.numerics.checks import inside_transform
 
 __all__ = ["Hybrid", "ReplayedSlope", "Slope", "SlopeAtMean", "SlopeAtSamples"]
 
@@ -24,26 +27,22 @@ __all__ = ["Hybrid", "ReplayedSlope", "Slope", "SlopeAtMean", "SlopeAtSamples"]
 _DECAY = 0.99
 
 
-class Slope(abc.ABC):
-    """A rule for the slope of the control variate: which linear function resembles f on the subsets."""
+class Slope(nn.Module, abc.ABC):
+    """A rule for the slope of the control variate: which linear function resembles f on the subsets.
 
-    differentiates = True
+    What it remembers of earlier calls lies in buffers.
+    """
+
+    needs_gradient = True
     """Whether the rule needs the gradient of f."""
 
     @abc.abstractmethod
-    def __call__(self, f: Callable[[Tensor], Tensor], sample: Tensor, loss: Tensor, dist: KSubset) -> Tensor:
-        """The slopes, without gradient; that of a sample must not depend on the sample itself.
+    def forward(self, f: Callable[[Tensor], Tensor], sample: Tensor, dist: SubsetDistribution) -> tuple[Tensor, Tensor]:
+        """The losses `f(sample)`, and the slopes, without gradient; that of a sample must not depend on the sample.
 
         Shapes:
-            f: `(S, *B, n)` -> `(S, *B)`, sample `(S, *B, n)`, loss `(S, *B)` -> `(S, *B, n)`, or what broadcasts to it.
+            f: `(S, *B, n)` -> `(S, *B)`, sample `(S, *B, n)` -> `(S, *B)`; and `(S, *B, n)`, or what broadcasts to it.
         """
-
-    def state_dict(self) -> dict[str, Tensor]:
-        """What it remembers of earlier calls; empty for most."""
-        return {}
-
-    def load_state_dict(self, state: Mapping[str, Tensor]) -> None:  # noqa: B027
-        """Go on from what another instance of the same kind remembered."""
 
 
 class SlopeAtMean(Slope):
@@ -54,24 +53,16 @@ class SlopeAtMean(Slope):
         https://arxiv.org/abs/1511.05176.
     """
 
-    def __call__(self, f: Callable[[Tensor], Tensor], sample: Tensor, loss: Tensor, dist: KSubset) -> Tensor:
-        mean = dist.mean.detach()[None].requires_grad_()
-        return _gradient(f(mean), mean)
+    def forward(self, f: Callable[[Tensor], Tensor], sample: Tensor, dist: SubsetDistribution) -> tuple[Tensor, Tensor]:
+        return f(sample), differentiate(f, dist.mean.detach()[None])[1]
 
 
 class SlopeAtSamples(Slope):
     """The mean gradient of f at the OTHER samples: the gradient of SIMPLE, without its bias."""
 
-    def __call__(self, f: Callable[[Tensor], Tensor], sample: Tensor, loss: Tensor, dist: KSubset) -> Tensor:
-        gradient = _gradient(loss, sample)
-        return (gradient.sum(0) - gradient) / (len(gradient) - 1)
-
-
-def _gradient(loss: Tensor, at: Tensor) -> Tensor:
-    (gradient,) = torch.autograd.grad(loss.sum(), at, retain_graph=True, allow_unused=True)
-    if gradient is None:
-        raise ValueError("the losses that f returned do not depend on the subsets through differentiable operations")
-    return gradient
+    def forward(self, f: Callable[[Tensor], Tensor], sample: Tensor, dist: SubsetDistribution) -> tuple[Tensor, Tensor]:
+        loss, gradient = differentiate(f, sample)
+        return loss, (gradient.sum(0) - gradient) / (len(gradient) - 1)
 
 
 class ReplayedSlope(Slope):
@@ -93,60 +84,71 @@ class ReplayedSlope(Slope):
         ValueError: `memory` is below 8; or, when used, the number of items is not what it was.
     """
 
-    differentiates = False
+    needs_gradient = False
+    subsets: Tensor | None
+    losses: Tensor | None
+    slope: Tensor | None
 
     def __init__(self, memory: int = 1024) -> None:
-        if isinstance(memory, bool) or not isinstance(memory, int):
+        super().__init__()
+        if isinstance(memory, bool) or not isinstance(memory, numbers.Integral):
             raise TypeError(f"memory must be an integer, got {memory!r}")
         if memory < 8:
             raise ValueError(f"memory must be 8 or more, got {memory}")
-        self.memory = memory
-        self._evaluations: tuple[Tensor, Tensor] | None = None
-        self._slope: Tensor | None = None
-        self._new = 0
+        self.memory: int = int(memory)
+        for name in ("subsets", "losses", "slope"):
+            self.register_buffer(name, None)
+        self._new: int = 0
+        self.register_load_state_dict_pre_hook(_take_shapes)
 
-    def __repr__(self) -> str:
-        return f"ReplayedSlope(memory={self.memory})"
+    def extra_repr(self) -> str:
+        return f"memory={self.memory}"
 
-    def __call__(self, f: Callable[[Tensor], Tensor], sample: Tensor, loss: Tensor, dist: KSubset) -> Tensor:
+    def get_extra_state(self) -> Tensor:
+        return torch.tensor(self._new)  # no buffer, as it decides on the host what is done
+
+    def set_extra_state(self, state: Tensor) -> None:
+        self._new = int(state)
+
+    def forward(self, f: Callable[[Tensor], Tensor], sample: Tensor, dist: SubsetDistribution) -> tuple[Tensor, Tensor]:
+        loss = f(sample)
         n = sample.shape[-1]
-        slope = sample.new_zeros(n) if self._slope is None else self._slope
+        slope = sample.new_zeros(n, dtype=torch.float64) if self.slope is None else self.slope
         if len(slope) != n:
             raise ValueError(
                 f"this ReplayedSlope remembers subsets of {len(slope)} items, got {n}: take a new one for a new problem"
             )
-        with torch.no_grad():
-            self._remember((sample - sample.mean(0)).reshape(-1, n), (loss - loss.mean(0)).flatten())
-        return slope.to(sample)
-
-    def state_dict(self) -> dict[str, Tensor]:
-        state = {"new": torch.tensor(self._new)}
-        if self._evaluations is not None:
-            state["subsets"], state["losses"] = self._evaluations
-        if self._slope is not None:
-            state["slope"] = self._slope
-        return state
-
-    def load_state_dict(self, state: Mapping[str, Tensor]) -> None:
-        self._new = int(state["new"])
-        self._evaluations = (state["subsets"], state["losses"]) if "subsets" in state else None
-        self._slope = state.get("slope")
+        if loss.numel() and not inside_transform():
+            with torch.no_grad():
+                self._remember(
+                    (sample - sample.mean(0)).reshape(-1, n), (loss.double() - loss.double().mean(0)).flatten()
+                )
+        return loss, slope.to(sample.device)
 
     def _remember(self, subsets: Tensor, losses: Tensor) -> None:
         # Evenly over the rows: a single call must not fill the memory.
         step = -(-len(losses) // (self.memory // 8))
-        subsets, losses = subsets[::step].double(), losses[::step].double()
+        subsets, losses = subsets[::step].double(), losses[::step]
         # A broken loss must not stay for hundreds of steps: a row of zeros says nothing to the regression.
         known = losses.isfinite()
         subsets, losses = torch.where(known[:, None], subsets, 0.0), torch.where(known, losses, 0.0)
         self._new += len(losses)
-        if self._evaluations is not None:
-            old_subsets, old_losses = (old.to(losses.device) for old in self._evaluations)
-            subsets, losses = torch.cat([old_subsets, subsets]), torch.cat([old_losses, losses])
-        self._evaluations = subsets[-self.memory :], losses[-self.memory :]
-        if 4 * self._new >= len(self._evaluations[1]):
-            self._slope = ridge(*self._evaluations)
+        if self.subsets is not None and self.losses is not None:
+            subsets, losses = (
+                torch.cat([self.subsets.to(subsets), subsets]),
+                torch.cat([self.losses.to(losses), losses]),
+            )
+        self.subsets, self.losses = subsets[-self.memory :], losses[-self.memory :]
+        if 4 * self._new >= len(self.losses):
+            self.slope = ridge(self.subsets, self.losses)
             self._new = 0
+
+
+def _take_shapes(module: nn.Module, state: dict[str, Any], prefix: str, *_: Any) -> None:
+    """Give the buffers of a memory, which grows with use, the shapes of what is going to be loaded into them."""
+    for name in module._buffers:
+        found = state.get(prefix + name)
+        setattr(module, name, None if found is None else torch.empty_like(found))
 
 
 def ridge(x: Tensor, y: Tensor) -> Tensor:
@@ -192,64 +194,58 @@ class Hybrid(Estimator):
     """
 
     unbiased, min_samples = True, 2
+    measured: Tensor
 
     def __init__(self, slope: Slope | None = None) -> None:
+        super().__init__()
         self.slope = ReplayedSlope() if slope is None else slope
         if not isinstance(self.slope, Slope):
             raise TypeError(f"slope must be an instance of Slope, such as ReplayedSlope(), got {slope!r}")
-        self._measured: tuple[Tensor, Tensor] | None = None
-
-    def __repr__(self) -> str:
-        return f"Hybrid({self.slope!r})"
+        # How much of the losses' variance the slopes explained, and their own variance.
+        self.register_buffer("measured", torch.zeros(2, dtype=torch.float64))
 
     @property
-    def pathwise(self) -> bool:  # type: ignore[override]
+    def needs_gradient(self) -> bool:  # type: ignore[override]
         """Whether the slope needs the gradient of f."""
-        return self.slope.differentiates
+        return self.slope.needs_gradient
 
-    def estimate(self, f: Callable[[Tensor], Tensor], dist: KSubset, num_samples: int) -> Tensor:
-        sample = self.sample(dist, num_samples)
+    def estimate(
+        self,
+        f: Callable[[Tensor], Tensor],
+        dist: SubsetDistribution,
+        num_samples: int,
+        generator: Generator | None = None,
+    ) -> Tensor:
+        sample = self.sample(dist, num_samples, generator)
         if not (torch.is_grad_enabled() and dist.logits.requires_grad):
             return f(sample).mean(0)
-        loss = f(sample.requires_grad_(self.pathwise))
-        if self.pathwise:
-            self.require_gradient(loss)
-        slope = self.slope(f, sample, loss, dist)
-        return loss.mean(0) + self._correction(loss.detach(), sample.detach(), slope, dist)
+        loss, slope = self.slope(f, sample, dist)
+        return loss.mean(0) + self._correction(loss.detach(), sample, slope, dist)
 
-    def state_dict(self) -> dict[str, Tensor]:
-        state = {f"slope.{name}": value for name, value in self.slope.state_dict().items()}
-        if self._measured is not None:
-            state["measured"] = torch.stack(self._measured)
-        return state
-
-    def load_state_dict(self, state: Mapping[str, Tensor]) -> None:
-        self.slope.load_state_dict({n.removeprefix("slope."): v for n, v in state.items() if n.startswith("slope.")})
-        explained_and_spread = state.get("measured")
-        self._measured = None if explained_and_spread is None else (explained_and_spread[0], explained_and_spread[1])
-
-    def _correction(self, loss: Tensor, sample: Tensor, slope: Tensor, dist: KSubset) -> Tensor:
+    def _correction(self, loss: Tensor, sample: Tensor, slope: Tensor, dist: SubsetDistribution) -> Tensor:
         """Zero, with the estimate as its gradient: `(S, *B)`, `(S, *B, n)` twice -> `(*B)`."""
-        dtype = torch.promote_types(loss.dtype, torch.float32)
+        dtype = torch.promote_types(torch.promote_types(loss.dtype, dist.logits.dtype), torch.float32)
+        wide, sample, slope = loss.to(dtype), sample.to(dtype), slope.to(dtype)
         others = len(loss) / (len(loss) - 1)
-        advantage = others * (loss - loss.mean(0)).to(dtype)
-        linear = others * ((sample - sample.mean(0)).to(dtype) * slope).sum(-1)
+        advantage = others * (wide - wide.mean(0))
+        linear = others * ((sample - sample.mean(0)) * slope).sum(-1)
         scale = self._scale((advantage * linear).sum(0), linear.square().sum(0)).to(dtype)
         advantage = advantage - scale * linear
-        score = (advantage[..., None] * (sample - dist.mean.detach())).mean(0)
+        mean = dist.mean.to(dtype)
+        score = (advantage[..., None] * (sample - mean.detach())).mean(0)
         path = scale[..., None] * slope.expand(sample.shape).mean(0)
         # Infinite logits fix their items: they have no score, and inf - inf must not enter the sum.
-        free = torch.where(dist.logits.isfinite(), dist.logits, 0.0)
-        parts = score * (free - free.detach()) + path * (dist.mean - dist.mean.detach())
+        free = torch.where(dist.logits.isfinite(), dist.logits, 0.0).to(dtype)
+        parts = score * (free - free.detach()) + path * (mean - mean.detach())
         return parts.sum(-1).to(loss.dtype)
 
     def _scale(self, explained: Tensor, spread: Tensor) -> Tensor:
         """The best scale of each row `(*B)` by all measurements but its own; remembers the new ones."""
         explained, spread = (torch.where((explained + spread).isfinite(), x.double(), 0.0) for x in (explained, spread))
-        sums = explained.sum(), spread.sum()
-        if self._measured is not None:
-            sums = sums[0] + self._measured[0].to(spread.device), sums[1] + self._measured[1].to(spread.device)
-        self._measured = _DECAY * sums[0], _DECAY * sums[1]
-        best = (sums[0] - explained) / (sums[1] - spread)
+        measured = torch.stack([explained.sum(), spread.sum()]) + self.measured.to(spread.device)
+        if not inside_transform():
+            self.measured = _DECAY * measured
+        best = (measured[0] - explained) / (measured[1] - spread)
         # Where nothing was measured yet, 0/0.
-        return torch.where(best.isfinite(), best, 0.0).clamp(0, 1)
+        scale: Tensor = torch.where(best.isfinite(), best, 0.0).clamp(0, 1)
+        return scale

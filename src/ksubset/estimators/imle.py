@@ -2,23 +2,21 @@
 
 import math
 import numbers
-from dataclasses import dataclass
+from collections.abc import Callable
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Generator, Tensor
 from torch.autograd.function import once_differentiable
-from torch.distributions import Gamma
 
-from ksubset.distributions.ksubset import KSubset
-from ksubset.estimators.base import Estimator
+from ksubset.distributions import SubsetDistribution
+from ksubset.estimators.base import Estimator, differentiate
 from ksubset.numerics.tilt import sizes
-from ksubset.numerics.topk import top_k
+from ksubset.numerics.topk import perturbed, top_k
 
 __all__ = ["IMLE"]
 
 
-@dataclass(frozen=True)
 class IMLE(Estimator):
     r"""Implicit maximum likelihood estimation, perturb-and-MAP for top-k.
 
@@ -31,8 +29,9 @@ class IMLE(Estimator):
     with :math:`\kappa = k`, so that the sum over k items is nearly Gumbel. Biased; the samples are not those of the
     k-subset distribution. f must be differentiable, and sees hard subsets only.
 
-    `beta` multiplies the gradient that reaches each sample, with the number of samples taken out: losses that are
-    averaged over a batch want a `beta` that is larger by its size.
+    `beta` multiplies the gradient of the loss of a single subset, whatever becomes of the losses that `expectation`
+    returns. Where `sample` stands in a network by itself, that loss is not known, and `beta` multiplies the gradient
+    that arrives, with the number of samples taken out.
 
     References:
         Niepert, Minervini and Franceschi (2021), Implicit MLE: Backpropagating Through Discrete Exponential Family
@@ -48,49 +47,80 @@ class IMLE(Estimator):
         ValueError: An argument is out of its range.
     """
 
-    beta: float = 10.0
-    temperature: float = 1.0
-    terms: int = 10
+    needs_gradient = reparameterized = True
 
-    def __post_init__(self) -> None:
-        for name in ("beta", "temperature"):
-            value = getattr(self, name)
+    def __init__(self, beta: float = 10.0, temperature: float = 1.0, terms: int = 10) -> None:
+        super().__init__()
+        for name, value in (("beta", beta), ("temperature", temperature)):
             if isinstance(value, bool) or not isinstance(value, numbers.Real):
                 raise TypeError(f"{name} must be a number, got {value!r}")
-        if not (self.beta > 0 and math.isfinite(self.beta)):
-            raise ValueError(f"beta must be a positive, finite number, got {self.beta}")
-        if not (self.temperature >= 0 and math.isfinite(self.temperature)):
-            raise ValueError(f"temperature must be a finite number of 0 or more, got {self.temperature}")
-        if isinstance(self.terms, bool) or not isinstance(self.terms, int):
-            raise TypeError(f"terms must be an integer, got {self.terms!r}")
-        if self.terms < 1:
-            raise ValueError(f"terms must be 1 or more, got {self.terms}")
+        if not (beta > 0 and math.isfinite(beta)):
+            raise ValueError(f"beta must be a positive, finite number, got {beta}")
+        if not (temperature >= 0 and math.isfinite(temperature)):
+            raise ValueError(f"temperature must be a finite number of 0 or more, got {temperature}")
+        if isinstance(terms, bool) or not isinstance(terms, numbers.Integral):
+            raise TypeError(f"terms must be an integer, got {terms!r}")
+        if terms < 1:
+            raise ValueError(f"terms must be 1 or more, got {terms}")
+        self.beta: float = float(beta)
+        self.temperature: float = float(temperature)
+        self.terms: int = int(terms)
 
-    def sample(self, dist: KSubset, num_samples: int) -> Tensor:
-        logits = dist.logits.expand(num_samples, *dist.batch_shape, *dist.event_shape)
-        noise = self.temperature * sum_of_gamma(logits, dist.k, self.terms)
-        sample: Tensor = _PerturbAndMap.apply(logits, noise, dist.k, self.beta * num_samples)
-        return sample
+    def extra_repr(self) -> str:
+        return f"beta={self.beta}, temperature={self.temperature}, terms={self.terms}"
+
+    def sample(self, dist: SubsetDistribution, num_samples: int, generator: Generator | None = None) -> Tensor:
+        rows = dist.to_rows(dist.logits.expand(num_samples, *dist.batch_shape, *dist.event_shape))
+        step = self.beta * num_samples
+        drawn = [_PerturbAndMap.apply(w, self._noise(w, k, generator), k, step) for w, k in rows]
+        return dist.from_rows(drawn)
+
+    def estimate(
+        self,
+        f: Callable[[Tensor], Tensor],
+        dist: SubsetDistribution,
+        num_samples: int,
+        generator: Generator | None = None,
+    ) -> Tensor:
+        logits = dist.logits.detach().expand(num_samples, *dist.batch_shape, *dist.event_shape)
+        rows = dist.to_rows(logits.to(torch.promote_types(logits.dtype, torch.float32)))
+        noises = [self._noise(w, k, generator) for w, k in rows]
+        sample = dist.from_rows([top_k(perturbed(w, noise, k), k) for (w, k), noise in zip(rows, noises, strict=True)])
+        if not (torch.is_grad_enabled() and dist.logits.requires_grad):
+            return f(sample).mean(0)
+        loss, gradient = differentiate(f, sample)
+        moved = dist.to_rows(logits - self.beta * gradient.to(rows[0][0].dtype))
+        target = dist.from_rows([top_k(perturbed(w, noise, k), k) for (w, k), noise in zip(moved, noises, strict=True)])
+        # A gradient that is no number sorts like one; it must not pass for a step.
+        direction = (sample - target) / self.beta + 0.0 * gradient
+        free = torch.where(dist.logits.isfinite(), dist.logits, 0.0)
+        return (loss + (direction * (free - free.detach())).sum(-1).to(loss.dtype)).mean(0)
+
+    def _noise(self, logits: Tensor, k: int | Tensor, generator: Generator | None) -> Tensor:
+        return self.temperature * sum_of_gamma(logits, k, self.terms, generator)
 
 
-def sum_of_gamma(logits: Tensor, k: int | Tensor, terms: int) -> Tensor:
-    """The noise of the class above at temperature 1: the sum of k of them tends to a Gumbel variable.
+def sum_of_gamma(logits: Tensor, k: int | Tensor, terms: int, generator: Generator | None = None) -> Tensor:
+    """The noise of the class above at temperature 1, in float32 at least: the sum of k of them tends to Gumbel noise.
 
     Shapes:
         logits `(*B, n)`, k `()` or `(*B)` -> `(*B, n)`.
     """
+    dtype = torch.promote_types(logits.dtype, torch.float32)
     # Of an empty subset nothing is drawn, but a Gamma variable needs a shape above 0.
-    dtype = torch.promote_types(logits.dtype, torch.float32)  # torch draws no Gamma variables in half precision
     kappa = sizes(k, logits).clamp(min=1).to(dtype)[..., None]
-    gamma = Gamma((1 / kappa).expand(logits.shape), torch.ones_like(logits, dtype=dtype), validate_args=False)
-    total = sum((gamma.sample() * (kappa / i) for i in range(1, terms + 1)), torch.zeros_like(logits, dtype=dtype))
-    return ((total - math.log(terms)) / kappa).to(logits.dtype)
+    shape = (1 / kappa).expand(logits.shape)
+    total = torch.zeros_like(logits, dtype=dtype)
+    for i in range(1, terms + 1):
+        # What torch's own distribution draws, which takes no generator.
+        total = total + torch._standard_gamma(shape, generator=generator) * (kappa / i)
+    return (total - math.log(terms)) / kappa
 
 
 class _PerturbAndMap(torch.autograd.Function):
     @staticmethod
     def forward(logits: Tensor, noise: Tensor, k: int | Tensor, step: float) -> Tensor:
-        return top_k(logits + noise, k)
+        return top_k(perturbed(logits, noise, k), k).to(logits.dtype)
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
@@ -101,6 +131,6 @@ class _PerturbAndMap(torch.autograd.Function):
     @once_differentiable
     def backward(ctx: Any, grad: Tensor) -> tuple[Any, ...]:
         logits, noise, sample = ctx.saved_tensors
-        target = top_k(logits + noise - ctx.step * grad, ctx.k)
+        target = top_k(perturbed(logits, noise - ctx.step * grad, ctx.k), ctx.k).to(grad.dtype)
         # A gradient that is no number sorts like one; it must not pass for a step.
         return (sample - target) / ctx.step + 0.0 * grad, None, None, None

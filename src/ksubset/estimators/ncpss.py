@@ -1,20 +1,19 @@
 """Neural conditional Poisson subset sampling: subsets of about k items, of a size that can be learned."""
 
-import math
-from dataclasses import dataclass
+import numbers
 
 import torch
-from torch import Tensor
+from torch import Generator, Tensor
 
-from ksubset.distributions.ksubset import KSubset
+from ksubset.distributions import KSubset, SubsetDistribution
 from ksubset.estimators.base import Estimator
 from ksubset.numerics.checks import all_known
+from ksubset.numerics.random import uniform
 from ksubset.numerics.tilt import sizes
 
 __all__ = ["NCPSS"]
 
 
-@dataclass(frozen=True, eq=False)
 class NCPSS(Estimator):
     r"""Subsets of about k items by repeated Bernoulli draws, with a straight-through gradient.
 
@@ -41,58 +40,72 @@ class NCPSS(Estimator):
         ValueError: `rounds` is below 1; or, when used, a size is outside of [0, n].
     """
 
-    size: Tensor | None = None
-    rounds: int = 5
+    needs_gradient = reparameterized = True
 
-    def __post_init__(self) -> None:
-        if self.size is not None and not (isinstance(self.size, Tensor) and self.size.is_floating_point()):
-            raise TypeError(f"size must be a floating-point tensor or None, got {self.size!r}")
-        if isinstance(self.rounds, bool) or not isinstance(self.rounds, int):
-            raise TypeError(f"rounds must be an integer, got {self.rounds!r}")
-        if self.rounds < 1:
-            raise ValueError(f"rounds must be 1 or more, got {self.rounds}")
+    def __init__(self, size: Tensor | None = None, rounds: int = 5) -> None:
+        super().__init__()
+        if size is not None and not (isinstance(size, Tensor) and size.is_floating_point()):
+            raise TypeError(f"size must be a floating-point tensor or None, got {size!r}")
+        if isinstance(rounds, bool) or not isinstance(rounds, numbers.Integral):
+            raise TypeError(f"rounds must be an integer, got {rounds!r}")
+        if rounds < 1:
+            raise ValueError(f"rounds must be 1 or more, got {rounds}")
+        # A parameter of the caller's becomes one of this module; any other tensor is a constant, or made by a network.
+        self.size: Tensor | None = size
+        self.rounds: int = int(rounds)
 
-    def sample(self, dist: KSubset, num_samples: int) -> Tensor:
-        logits = dist.logits
-        dtype = torch.promote_types(logits.dtype, torch.float32)
-        free = logits.isfinite()
-        size = sizes(dist.k, logits) if self.size is None else _checked(self.size, dist)
+    def extra_repr(self) -> str:
+        return ("" if self.size is None else f"size={tuple(self.size.shape)}, ") + f"rounds={self.rounds}"
+
+    def sample(self, dist: SubsetDistribution, num_samples: int, generator: Generator | None = None) -> Tensor:
+        if self.size is not None and not isinstance(dist, KSubset):
+            raise TypeError(f"size takes the place of the k of a KSubset, which a {type(dist).__name__} does not have")
+        drawn = [self._draw(logits, k, num_samples, generator) for logits, k in dist.to_rows(dist.logits)]
+        return dist.from_rows(drawn).to(dist.logits.dtype)
+
+    def _draw(self, logits: Tensor, k: int | Tensor, num_samples: int, generator: Generator | None) -> Tensor:
+        free, included = logits.isfinite(), logits.isposinf()
+        size = sizes(k, logits) if self.size is None else _checked(self.size, logits)
         # Infinite logits fix their items, which leaves the rest to the others.
-        open_places = (size.to(dtype) - logits.isposinf().sum(-1))[..., None]
-        p = torch.where(free, logits, 0.0).to(dtype).sigmoid()
-        q = _scaled(p, free, open_places)
+        open_places = (size.double() - included.sum(-1))[..., None]
+        # In double precision, with both ends: the complement of a probability near 1 is what its gradient is made of.
+        w = torch.where(free, logits, 0.0).double()
+        p, absent = w.sigmoid(), (-w).sigmoid()
+        q = _scaled(p, absent, free, open_places)
+
+        def draw(probability: Tensor) -> Tensor:
+            drawn = uniform(probability.shape, probability.device, probability.dtype, generator)
+            return (drawn < probability).to(probability.dtype)
+
         with torch.no_grad():
-            chosen = _draw(q.expand(num_samples, *q.shape))
+            chosen = draw(q.expand(num_samples, *q.shape))
             for _ in range(self.rounds - 1):
                 missing = open_places - chosen.sum(-1, keepdim=True)
-                add = _draw(_scaled(p, free & (chosen == 0), missing.clamp(min=0)))
-                drop = _draw(_scaled(1 - p, chosen == 1, (-missing).clamp(min=0)))
+                add = draw(_scaled(p, absent, free & (chosen == 0), missing.clamp(min=0)))
+                drop = draw(_scaled(absent, p, chosen == 1, (-missing).clamp(min=0)))
                 chosen = chosen + add - drop
-        sample = torch.where(free, chosen + (q - q.detach()), (logits == math.inf).to(dtype))
-        return sample.to(logits.dtype)
+        return torch.where(free, chosen + (q - q.detach()), included.to(q.dtype))
 
 
-def _checked(size: Tensor, dist: KSubset) -> Tensor:
-    n = dist.event_shape[0]
+def _checked(size: Tensor, logits: Tensor) -> Tensor:
+    n = logits.shape[-1]
     if all_known((size >= 0) & (size <= n)) is False:
         raise ValueError(f"size must be between 0 and the number of items, {n}, got {size.tolist()}")
-    return size.to(dist.logits.device).expand(dist.batch_shape)
+    return size.to(logits.device).expand(logits.shape[:-1])
 
 
-def _scaled(p: Tensor, allowed: Tensor, total: Tensor) -> Tensor:
+def _scaled(p: Tensor, absent: Tensor, allowed: Tensor, total: Tensor) -> Tensor:
     """Bernoulli parameters of the allowed items that sum to the total: p, scaled up towards 1 or down towards 0.
 
-    Shapes: p, allowed `(*B, n)`, total `(*B, 1)` -> `(*B, n)`.
+    Shapes: p, absent = 1 - p and allowed `(*B, n)`, total `(*B, 1)` -> `(*B, n)`.
     """
     room = allowed.sum(-1, keepdim=True).to(p.dtype)
-    p = torch.where(allowed, p, 0.0)
+    p, absent = torch.where(allowed, p, 0.0), torch.where(allowed, absent, 0.0)
     total = torch.minimum(total, room)
-    mean = p.sum(-1, keepdim=True)
+    mean, lack = p.sum(-1, keepdim=True), absent.sum(-1, keepdim=True)
+    shrinks = total <= mean
     tiny = torch.finfo(p.dtype).tiny
-    down = p * (total / mean.clamp(min=tiny))
-    up = 1 - (1 - p) * ((room - total) / (room - mean).clamp(min=tiny))
-    return torch.where(allowed, torch.where(total <= mean, down, up), 0.0)
-
-
-def _draw(probability: Tensor) -> Tensor:
-    return (torch.rand_like(probability) < probability).to(probability.dtype)
+    # The branch that is not used must have a finite gradient too, or masking it would give 0 * inf.
+    down = p * (total / torch.where(shrinks, mean, 1.0).clamp(min=tiny))
+    up = 1 - absent * ((room - total) / torch.where(shrinks, 1.0, lack).clamp(min=tiny))
+    return torch.where(allowed, torch.where(shrinks, down, up), 0.0)

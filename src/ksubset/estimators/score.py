@@ -1,17 +1,14 @@
 """Score-function estimators: unbiased, with exact samples, for any f."""
 
-from dataclasses import dataclass
-
 import torch
 from torch import Tensor
 
-from ksubset.distributions.ksubset import KSubset
+from ksubset.distributions import SubsetDistribution
 from ksubset.estimators.base import Estimator
 
 __all__ = ["LeaveOneOut", "ScoreFunction"]
 
 
-@dataclass(frozen=True)
 class ScoreFunction(Estimator):
     r"""The score-function estimator, SFESS of the paper.
 
@@ -22,14 +19,14 @@ class ScoreFunction(Estimator):
         Williams (1992), https://doi.org/10.1007/BF00992696.
     """
 
-    unbiased, pathwise = True, False
+    unbiased = True
 
-    def surrogate(self, loss: Tensor, sample: Tensor, dist: KSubset) -> Tensor:
-        log_prob = dist.log_prob(sample).to(loss.dtype)
-        return loss + loss.detach() * (log_prob - log_prob.detach())
+    def surrogate(self, loss: Tensor, sample: Tensor, dist: SubsetDistribution) -> Tensor:
+        log_prob = dist.log_density(sample)
+        # The product in the wider type: a score in half precision would round each of the losses.
+        return loss + (loss.detach() * (log_prob - log_prob.detach())).to(loss.dtype)
 
 
-@dataclass(frozen=True)
 class LeaveOneOut(Estimator):
     r"""Score function with a leave-one-out baseline, SFESS-V of the paper.
 
@@ -43,12 +40,15 @@ class LeaveOneOut(Estimator):
         Kool, van Hoof and Welling (2019), Buy 4 REINFORCE Samples, Get a Baseline for Free!
     """
 
-    unbiased, pathwise, min_samples = True, False, 2
+    unbiased, min_samples = True, 2
 
-    def surrogate(self, loss: Tensor, sample: Tensor, dist: KSubset) -> Tensor:
-        advantage = (loss - loss.mean(0)) * (len(loss) / (len(loss) - 1))
+    def surrogate(self, loss: Tensor, sample: Tensor, dist: SubsetDistribution) -> Tensor:
+        dtype = torch.promote_types(loss.dtype, torch.float32)
+        wide = loss.detach().to(dtype)
+        advantage = (wide - wide.mean(0)) * (len(loss) / (len(loss) - 1))
         # Infinite logits fix their items: they have no score, and inf * 0 must not enter the sum.
         free = torch.where(dist.logits.isfinite(), dist.logits, 0.0)
+        free = free.to(torch.promote_types(free.dtype, torch.float32))
         # Its value is 0, whatever the size of the logits.
-        score = (sample * (free - free.detach())).sum(-1).to(loss.dtype)
-        return loss + advantage.detach() * score
+        score = (sample.to(free.dtype) * (free - free.detach())).sum(-1)
+        return loss + (advantage * score.to(dtype)).to(loss.dtype)

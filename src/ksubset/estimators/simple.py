@@ -1,16 +1,13 @@
 """SIMPLE: exact samples forward, exact inclusion probabilities backward."""
 
-from dataclasses import dataclass
+from torch import Generator, Tensor
 
-from torch import Tensor
-
-from ksubset.distributions.ksubset import KSubset
+from ksubset.distributions import SubsetDistribution
 from ksubset.estimators.base import Estimator
 
 __all__ = ["SIMPLE"]
 
 
-@dataclass(frozen=True)
 class SIMPLE(Estimator):
     r"""The gradient of the sample, approximated by that of the inclusion probabilities.
 
@@ -24,5 +21,8 @@ class SIMPLE(Estimator):
         https://arxiv.org/abs/2210.01941.
     """
 
-    def sample(self, dist: KSubset, num_samples: int) -> Tensor:
-        return dist.sample((num_samples,)) + (dist.mean - dist.mean.detach())
+    needs_gradient = reparameterized = True
+
+    def sample(self, dist: SubsetDistribution, num_samples: int, generator: Generator | None = None) -> Tensor:
+        mean = dist.mean
+        return dist.sample((num_samples,), generator=generator) + (mean - mean.detach())

@@ -1,19 +1,17 @@
 """The unordered-set estimator: distinct subsets, each evaluated once."""
 
-from dataclasses import dataclass
+import math
 
 import torch
-from torch import Tensor
+from torch import Generator, Tensor
 
-from ksubset.distributions.ksubset import KSubset
+from ksubset.distributions import SubsetDistribution
 from ksubset.estimators.base import Estimator
-from ksubset.numerics.distinct import first_two, sample_distinct
-from ksubset.numerics.quadrature import log_density
+from ksubset.numerics.distinct import first_two
 
 __all__ = ["UnorderedSet"]
 
 
-@dataclass(frozen=True)
 class UnorderedSet(Estimator):
     r"""Score function on S distinct subsets, drawn without replacement, with the built-in baseline.
 
@@ -35,22 +33,15 @@ class UnorderedSet(Estimator):
         ValueError: When used, a row has fewer than S subsets.
     """
 
-    unbiased, pathwise, min_samples = True, False, 2
+    unbiased, min_samples = True, 2
 
-    def sample(self, dist: KSubset, num_samples: int) -> Tensor:
-        root = dist._root
-        table = root._table
-        # Rows that `expand` repeats are further sets of one row.
-        row = torch.arange(len(table.weights), device=table.weights.device).reshape(root.batch_shape)
-        chosen = sample_distinct(table, row.expand(dist.batch_shape).flatten(), num_samples)
-        return chosen.movedim(1, 0).reshape(num_samples, *dist.param_shape).to(dist.logits.dtype)
+    def sample(self, dist: SubsetDistribution, num_samples: int, generator: Generator | None = None) -> Tensor:
+        return dist.sample_distinct(num_samples, generator=generator)
 
-    def surrogate(self, loss: Tensor, sample: Tensor, dist: KSubset) -> Tensor:
-        # Not `log_prob`, whose rounding to the logits' type would be that of the weights.
-        m = dist._root._moments
-        log_prob = log_density(sample.double() - (m.tilted > 0).double(), m)
-        rows = log_prob.detach().reshape(len(loss), -1).mT
-        value = loss.detach().double().reshape(len(loss), -1).mT
+    def surrogate(self, loss: Tensor, sample: Tensor, dist: SubsetDistribution) -> Tensor:
+        log_prob = dist.log_density(sample)
+        shape = len(loss), math.prod(loss.shape[1:])
+        rows, value = (x.detach().double().reshape(shape).mT for x in (log_prob, loss))
         first, second = first_two(rows)
         # Relative to one of the losses: of a constant f nothing is left, not even rounding errors.
         value = value - value[:, :1]

@@ -44,20 +44,13 @@ def _fixed(build: Callable[[], Estimator]) -> Factory:
     return prepare
 
 
-def _imle(config: RunConfig) -> Callable[[float], Estimator]:
-    # The training averages the examples' losses, and beta belongs to the loss of a single subset.
-    examples = config.batch_size if config.subsets_per == "example" else 1
-    estimator = IMLE(beta=IMLE.beta * examples)
-    return lambda _: estimator
-
-
 METHODS = {
     "gs": Method("GS", _relaxed(straight_through=False)),
     "stgs": Method("STGS", _relaxed(straight_through=True)),
     "sfess": Method("SFESS", _fixed(ScoreFunction)),
     "sfess-v": Method("SFESS-V", _fixed(LeaveOneOut)),
     "simple": Method("SIMPLE", _fixed(SIMPLE)),
-    "imle": Method("I-MLE", _imle),
+    "imle": Method("I-MLE", _fixed(IMLE)),
     "ncpss": Method("NCPSS", _fixed(NCPSS)),
     "hybrid": Method("Hybrid", _fixed(Hybrid)),
 }

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Generator, Tensor
 
-from ksubset.distributions.ksubset import KSubset
+from ksubset.distributions import KSubset, SubsetDistribution
 from ksubset.estimators import (
     IMLE,
     NCPSS,
@@ -33,10 +33,10 @@ __all__ = ["ESTIMATORS", "Measurement", "Quality", "cells", "estimates", "measur
 class _OfLogTheta(GumbelTopK):
     """As published code has it that perturbs `log theta`, not its log-odds: other samples, and smaller gradients."""
 
-    def sample(self, dist: KSubset, num_samples: int) -> Tensor:
-        return super().sample(
-            KSubset(dist.k, torch.nn.functional.logsigmoid(dist.logits), validate_args=False), num_samples
-        )
+    def sample(self, dist: SubsetDistribution, num_samples: int, generator: Generator | None = None) -> Tensor:
+        assert isinstance(dist, KSubset)
+        log_theta = torch.nn.functional.logsigmoid(dist.logits)
+        return super().sample(KSubset(dist.k, log_theta, validate_args=False), num_samples, generator)
 
 
 ESTIMATORS: dict[str, Callable[[], Estimator]] = {
@@ -119,7 +119,7 @@ def cells(problem: Problem, samples: Sequence[int]) -> list[tuple[str, int]]:
     return [
         (name, number)
         for name, estimator in made.items()
-        if problem.differentiable or not estimator.pathwise
+        if problem.differentiable or not estimator.needs_gradient
         for number in samples
         if number >= estimator.min_samples
     ]

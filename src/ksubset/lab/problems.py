@@ -10,7 +10,7 @@ from torch import Generator, Tensor
 from torch.nn import functional
 
 from ksubset._support.extras import require
-from ksubset.distributions.ksubset import KSubset
+from ksubset.distributions import KSubset
 from ksubset.estimators import LeaveOneOut, expectation
 
 __all__ = ["CHUNK", "PROBLEMS", "SEEDS", "SMALL", "Problem", "decoder", "network", "quadratic", "threshold", "toy"]

@@ -5,7 +5,13 @@ import numbers
 import torch
 from torch import Tensor
 
-__all__ = ["all_known", "check_feasible", "check_size"]
+__all__ = ["all_known", "check_feasible", "check_size", "inside_transform"]
+
+
+def inside_transform() -> bool:
+    """Whether a transform of `torch.func` is at work: tensors are then its own, and must not be kept beyond it."""
+    # There is no public way to ask.
+    return torch._C._functorch.maybe_current_level() is not None
 
 
 def all_known(condition: Tensor) -> bool | None:
@@ -15,13 +21,13 @@ def all_known(condition: Tensor) -> bool | None:
     try:
         return bool(condition.all())
     except RuntimeError as error:
-        if "vmap" in str(error):  # its refusal; there is no public way to ask it beforehand
+        if "vmap" in str(error):
             return None
         raise
 
 
-def check_size(logits: Tensor, k: int | Tensor, name: str = "logits") -> None:
-    """Check types, shapes and the range of an integer k; reads no tensor's values.
+def check_size(logits: Tensor, k: int | Tensor, name: str = "logits", size: str = "k") -> None:
+    """Check types, shapes and the range of an integer size; reads no tensor's values.
 
     Raises:
         TypeError: `logits` is no floating-point tensor, or `k` no integer.
@@ -35,40 +41,49 @@ def check_size(logits: Tensor, k: int | Tensor, name: str = "logits") -> None:
     n = logits.shape[-1]
     if isinstance(k, Tensor):
         if k.is_floating_point() or k.is_complex() or k.dtype == torch.bool:
-            raise TypeError(f"k must be an integer or an integer tensor, got a tensor of {k.dtype}")
+            raise TypeError(f"{size} must be an integer or an integer tensor, got a tensor of {k.dtype}")
         try:
             torch.broadcast_shapes(k.shape, logits.shape[:-1])
         except RuntimeError as error:
+            batch = tuple(logits.shape[:-1])
             raise ValueError(
-                f"k must broadcast over the batch of {name}, {tuple(logits.shape[:-1])}, got shape {tuple(k.shape)}"
+                f"{size} must broadcast over the batch of {name}, {batch}, got shape {tuple(k.shape)}"
             ) from error
-    elif isinstance(k, bool) or not isinstance(k, numbers.Integral):
-        raise TypeError(f"k must be an integer or an integer tensor, got {k!r} of type {type(k).__name__}")
+    elif isinstance(k, bool) or not isinstance(k, numbers.Integral | torch.SymInt):
+        raise TypeError(f"{size} must be an integer or an integer tensor, got {k!r} of type {type(k).__name__}")
     elif not 0 <= k <= n:
-        raise ValueError(f"k must be between 0 and the number of items, {n}, got {k}")
+        raise ValueError(f"{size} must be between 0 and the number of items, {n}, got {k}")
 
 
-def check_feasible(logits: Tensor, k: int | Tensor, name: str = "logits") -> None:
+def check_feasible(logits: Tensor, k: int | Tensor, high: int | Tensor | None = None, name: str = "logits") -> None:
     """Check the values: no NaN, and in every row at most k logits of +inf and at least k above -inf.
 
     Waits for the device. Inside of `torch.compile` and `torch.func.vmap` no value can be read, and none is checked.
+
+    Arguments:
+        logits: Log-odds `(*B, n)`.
+        k: Subset size; the smallest, if `high` is the largest.
+        high: Largest size; by default k.
+        name: What the caller calls the logits: of `probs`, the ends are 0 and 1.
 
     Raises:
         ValueError: Names the first offending row, its counts and its k.
     """
     n = logits.shape[-1]
-    size = torch.as_tensor(k, device=logits.device).long()
+    low = torch.as_tensor(k, device=logits.device).long()
+    most = low if high is None else torch.as_tensor(high, device=logits.device).long()
     forced, possible = logits.isposinf().sum(-1), (logits > -torch.inf).sum(-1)
+    zero, one = ("0", "1") if name == "probs" else ("-inf", "+inf")
     for good, text in (
         (~logits.isnan().any(-1), "{name} must not be NaN{row}"),
-        ((size >= 0) & (size <= n), "k must be between 0 and the number of items, {n}{row}, got {k}"),
-        (forced <= size, "{name} of +inf must include at most k items{row}, got {forced} of them with k = {k}"),
-        (possible >= size, "{name} above -inf must be at least k{row}, got {possible} possible items with k = {k}"),
+        ((low >= 0) & (most <= n), "k must be between 0 and the number of items, {n}{row}, got {k}"),
+        (forced <= most, "{name} of {one} must include at most k items{row}, got {forced} of them with k = {k}"),
+        (possible >= low, "{name} above {zero} must be at least k{row}, got {possible} possible items with k = {low}"),
     ):
         if all_known(good) is not False:
             continue
         index = tuple((~good).nonzero()[0].tolist())
         row = f" in row {index if len(index) > 1 else index[0]}" if index else ""
-        at = {"forced": forced, "possible": possible, "k": size}
+        at = {"forced": forced, "possible": possible, "k": most, "low": low}
         counts = {key: int(value.expand(good.shape)[index]) for key, value in at.items()}
-        raise ValueError(text.format(name=name, n=n, row=row, **counts))
+        raise ValueError(text.format(name=name, n=n, row=row, zero=zero, one=one, **counts))

@@ -14,11 +14,13 @@ https://arxiv.org/abs/1903.06059, told with times, whose negative logarithms are
 """
 
 import math
+from collections.abc import Sequence
 
 import torch
-from torch import Tensor
+from torch import Generator, Tensor
 
 from ksubset.numerics.checks import all_known
+from ksubset.numerics.random import uniform
 from ksubset.numerics.sampling import SamplingTable, descending_rows
 
 __all__ = ["first_two", "sample_distinct"]
@@ -27,67 +29,129 @@ __all__ = ["first_two", "sample_distinct"]
 _BLOCK = 2**20
 
 
-def sample_distinct(table: SamplingTable, rows: Tensor, num_samples: int) -> Tensor:
+def sample_distinct(
+    stages: Sequence[tuple[SamplingTable, Tensor]], num_samples: int, generator: Generator | None = None
+) -> list[Tensor]:
     """Draw sets of distinct subsets, as k-hot masks in the order of the draws.
 
     Arguments:
-        table: Of R distributions.
-        rows: Which of them each set is drawn from.
+        stages: The independent parts that a subset consists of: each the table of R distributions, and which of them
+            the part is drawn from in each set, `(C)`.
         num_samples: Subsets S in a set.
+        generator: Of the random numbers; by default torch's own.
 
     Raises:
-        ValueError: A distribution has fewer than S subsets.
+        ValueError: A set has fewer than S subsets.
 
     Shapes:
-        rows `(C)` -> `(C, S, n)`, boolean.
+        -> `(C, S, n)` for each stage, boolean.
     """
     # Their number from logarithms, as it is beyond all floats; those of an integer are far from those of the next.
-    free, places = (table.weights > -math.inf).sum(-1).double(), table.open_places.double()
-    choices = torch.lgamma(free + 1) - torch.lgamma(places + 1) - torch.lgamma(free - places + 1)
-    if all_known(choices > math.log(max(num_samples - 0.5, 0.5))) is False:
+    choices = sum(_log_choices(table)[rows] for table, rows in stages)
+    if isinstance(choices, Tensor) and all_known(choices > math.log(max(num_samples - 0.5, 0.5))) is False:
         fewest = round(math.exp(float(choices.min())))
         raise ValueError(f"there must be {num_samples} or more subsets to draw distinct ones, got {fewest} in a row")
-    size = max(1, _BLOCK // max(1, num_samples * table.weights.shape[-1]))
-    return torch.cat([_beam(table, part, num_samples) for part in rows.split(size)])
+    widest = max((table.weights.shape[-1] for table, _ in stages), default=1)
+    size = max(1, _BLOCK // max(1, num_samples * widest))
+    number = len(stages[0][1]) if stages else 0
+    parts = [
+        _walk([(table, rows[start : start + size]) for table, rows in stages], num_samples, generator)
+        for start in range(0, max(number, 1), size)
+    ]
+    return [torch.cat(masks) for masks in zip(*parts, strict=True)]
 
 
-def _beam(table: SamplingTable, rows: Tensor, width: int) -> Tensor:
-    weights, places, certain = table.weights[rows], table.open_places[rows], table.certain[rows]
-    count, n = weights.shape
-    # What is no item, -1, falls into a last column.
-    chosen = torch.zeros(count, n + 1, dtype=torch.bool, device=weights.device)
-    chosen = chosen.scatter_(-1, certain.remainder(n + 1), value=True)[:, None, :n].repeat(1, width, 1)
+def _log_choices(table: SamplingTable) -> Tensor:
+    """Logarithm of the number of subsets, `(R)`."""
+    free, places = (table.weights > -math.inf).sum(-1).double(), table.open_places.double()
+    if table.share is not None:
+        free, places = free[:, None], torch.arange(table.share.shape[-1], device=free.device).double()
+    choices = torch.lgamma(free + 1) - torch.lgamma(places + 1) - torch.lgamma((free - places).clamp(min=0) + 1)
+    if table.share is None:
+        return choices
+    return torch.where((table.share > 0) & (places <= free), choices, -math.inf).logsumexp(-1)
+
+
+def _walk(stages: Sequence[tuple[SamplingTable, Tensor]], width: int, generator: Generator | None) -> list[Tensor]:
+    """The beam from the root to the leaves, one part of the subsets after the other; masks `(C, S, n)` of each."""
+    rows, device = stages[0][1], stages[0][0].weights.device
     # At first there is the root alone, whose time is arbitrary; the other places of the beam are empty.
-    log_time = weights.new_full((count, width), math.inf)
-    log_time[:, 0] = 0.0
-    # Logarithm of a node's rate, but for the elementary symmetric polynomial of the items before its last one.
+    log_time = torch.full((len(rows), width), math.inf, dtype=torch.float64, device=device)
+    log_time = torch.where(torch.arange(width, device=device) == 0, 0.0, log_time)
     log_rate = torch.zeros_like(log_time)
-    end = torch.full_like(log_time, n, dtype=torch.int64)
-    item = torch.arange(n, device=weights.device)
+    grown = []
+    for table, rows in stages:
+        log_time, log_rate, origin, mask = _grow(table, rows, log_time, log_rate, generator)
+        grown.append((origin, mask))
+    # Who of the beam is whose child is known last; the way back collects the parts of each survivor.
+    node = torch.arange(width, device=device).expand(len(rows), -1)
+    masks = []
+    for origin, mask in reversed(grown):
+        masks.append(mask.gather(1, node[..., None].expand(-1, -1, mask.shape[-1])))
+        node = origin.gather(1, node)
+    return masks[::-1]
+
+
+def _grow(
+    table: SamplingTable, rows: Tensor, log_time: Tensor, log_rate: Tensor, generator: Generator | None
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Choose one part of the subsets: new times and rates, which node of the old beam each comes from, and the masks.
+
+    Shapes: rows `(C)`, log_time and log_rate `(C, S)` -> `(C, S)` three times, `(C, S, n)`.
+    """
+    weights, certain = table.weights[rows], table.certain[rows]
+    (count, n), width, device = weights.shape, log_time.shape[-1], weights.device
+    origin = torch.arange(width, device=device).expand(count, -1)
+    places = table.open_places[rows][:, None].expand(-1, width)
+    if table.share is not None:
+        child = log_rate[..., None] + table.share[rows].log()[:, None]
+        log_time, origin, places = _ring(log_time, child, torch.zeros_like(places, dtype=torch.bool), generator)
+        log_rate = child.flatten(1).gather(-1, origin * child.shape[-1] + places)
+    # What is no item, -1, falls into a last column.
+    chosen = torch.zeros(count, n + 1, dtype=torch.bool, device=device)
+    chosen = chosen.scatter(-1, certain.remainder(n + 1), True)[:, None, :n].expand(-1, width, -1)
+    end = torch.full_like(origin, n)
+    item = torch.arange(n, device=device)
+    # Rates lack the elementary symmetric polynomial of the items before the last one.
     for left, log_esp in descending_rows(table, rows):
-        # A row enters with as many items left as it has open places; from then on the rates of a level sum to one.
-        log_rate = log_rate - torch.where(places == left, log_esp[:, -1], 0.0)[:, None]
-        if left == certain.shape[-1]:
+        # A node enters with as many items left as it has open places; from then on the rates of a level sum to one.
+        log_rate = log_rate - torch.where(places == left, log_esp[:, -1:], 0.0)
+        if left == table.certain.shape[-1]:
             continue
         child = log_rate[..., None] + (weights + log_esp[:, :-1])[:, None]
-        alone = torch.empty_like(child).exponential_().log_().sub_(child)
-        alone.masked_fill_(item >= end[..., None], math.inf)
-        # More than S children of one parent are never kept.
-        alone, items = alone.topk(min(width, n), largest=False)
-        # The first child rings when its parent does; the others need as much longer as they would without a parent.
-        after = alone + torch.log(-torch.expm1(alone[..., :1] - alone))
-        after.masked_fill_(alone.isposinf(), math.inf)  # also of a node without children, where inf - inf is NaN
-        times, best = torch.logaddexp(log_time[..., None], after).flatten(1).topk(width, largest=False)
-        parent, last = best // items.shape[-1], items.flatten(1).gather(-1, best)
-        grown_rate = log_rate.gather(-1, parent) + weights.gather(-1, last)
-        grown = chosen.gather(1, parent[..., None].expand(-1, -1, n)).scatter_(-1, last[..., None], value=True)
-        is_open = (left < places)[:, None]
-        log_time = torch.where(is_open, times, log_time)
-        log_rate = torch.where(is_open, grown_rate, log_rate)
-        # An empty place has no items left, and so no children.
-        end = torch.where(is_open, last.masked_fill(log_time.isposinf(), 0), end)
-        chosen = torch.where(is_open[..., None], grown, chosen)
-    return chosen
+        # An empty place of the beam has no items left, and so no children.
+        before = torch.where(log_time.isposinf(), 0, end)
+        child = child.masked_fill(item >= before[..., None], -math.inf)
+        log_time, parent, last = _ring(log_time, child, left >= places, generator)
+        log_rate, places, end, origin = (x.gather(-1, parent) for x in (log_rate, places, end, origin))
+        chosen = chosen.gather(1, parent[..., None].expand(-1, -1, n))
+        is_open = left < places
+        log_rate = torch.where(is_open, log_rate + weights.gather(-1, last), log_rate)
+        end = torch.where(is_open, last, end)
+        chosen = torch.where(is_open[..., None], chosen.scatter(-1, last[..., None], True), chosen)
+    return log_time, log_rate, origin, chosen if table.flipped is None else chosen ^ table.flipped[rows][:, None, None]
+
+
+def _ring(
+    log_time: Tensor, child: Tensor, waiting: Tensor, generator: Generator | None
+) -> tuple[Tensor, Tensor, Tensor]:
+    """The S earliest of the children of all nodes, and of the nodes that wait: times, parents, and which child.
+
+    Shapes: log_time and waiting `(C, S)`, child, logarithms of rates, `(C, S, m)` -> `(C, S)` three times.
+    """
+    width = log_time.shape[-1]
+    exponential = -torch.log1p(-uniform(child.shape, child.device, child.dtype, generator))
+    alone = exponential.clamp(min=torch.finfo(child.dtype).eps / 4).log() - child
+    # More than S children of one parent are never kept.
+    alone, items = alone.topk(min(width, child.shape[-1]), largest=False)
+    # The first child rings when its parent does; the others need as much longer as they would without a parent.
+    after = alone + torch.log(-torch.expm1(alone[..., :1] - alone))
+    after = after.masked_fill(alone.isposinf(), math.inf)  # also of a node without children, where inf - inf is NaN
+    times = torch.logaddexp(log_time[..., None], after)
+    first = torch.arange(times.shape[-1], device=times.device) == 0
+    times = torch.where(waiting[..., None], torch.where(first, log_time[..., None], math.inf), times)
+    log_time, best = times.flatten(1).topk(width, largest=False)
+    return log_time, best // items.shape[-1], items.flatten(1).gather(-1, best)
 
 
 def first_two(log_prob: Tensor) -> tuple[Tensor, Tensor]:

@@ -1,13 +1,18 @@
 """Second-order quantities of the k-subset distribution: pairs of items."""
 
+import math
+
 import torch
 from torch import Tensor
 
 from ksubset.numerics.checks import check_feasible, check_size
 from ksubset.numerics.covariance import covariance_product_of, pair_moments_of
-from ksubset.numerics.quadrature import Solution, solve
+from ksubset.numerics.quadrature import Solution, attach, moments, solve
 
-__all__ = ["covariance", "covariance_product", "joint_inclusion_probabilities"]
+__all__ = ["covariance", "covariance_product", "covariance_product_from", "joint_inclusion_probabilities"]
+
+# Entries of a block of conditional distributions in float64: bounds the working memory to a few times 8 MiB.
+_BLOCK = 2**20
 
 
 def covariance_product(logits: Tensor, k: int | Tensor, vector: Tensor) -> Tensor:
@@ -20,34 +25,48 @@ def covariance_product(logits: Tensor, k: int | Tensor, vector: Tensor) -> Tenso
     Shapes:
         logits `(*B, n)`, k `()` or `(*B)`, vector `(*V, *B, n)` -> `(*V, *B, n)`.
     """
-    check_size(logits, k)
-    check_feasible(logits, k)
+    logits, k = _checked(logits, k)
+    return covariance_product_from(solve(logits, k, k), logits, vector)
+
+
+def covariance_product_from(s: Solution, logits: Tensor, vector: Tensor) -> Tensor:
+    """The same from a solution of these logits.
+
+    Raises:
+        ValueError: The vector has another number of items.
+    """
     if vector.ndim == 0 or vector.shape[-1] != logits.shape[-1]:
         raise ValueError(f"vector must have shape (..., {logits.shape[-1]}), got {tuple(vector.shape)}")
-    s = solve(logits, k)
-    product = covariance_product_of(s.logits, s.departure, s.tilted, s.sine, s.cosine, s.real, s.imag, vector.double())
+    product = covariance_product_of(logits.double(), s.departure, s.tilted, *s.rule, vector.double())
     return product.to(logits.dtype)
 
 
 def joint_inclusion_probabilities(logits: Tensor, k: int | Tensor) -> Tensor:
     r"""Probability of each pair of items to be in the subset together, :math:`\pi_{il}`, with :math:`\pi_{ii} = \pi_i`.
 
+    As :math:`\pi_i \pi_{l|i}`, the inclusion probabilities of each of the n distributions in which one item is certain:
+    in O(n^2), and with full relative accuracy however small they are. Differentiable.
+
     Raises:
         TypeError, ValueError: As `check_size` and `check_feasible` say.
-        RuntimeError: On its backward pass, which would need third derivatives.
 
     Shapes:
         logits `(*B, n)`, k `()` or `(*B)` -> `(*B, n, n)`.
     """
-    s, pairs = _solve_pairs(logits, k)
-    # z = h + sign * y with the likelier states h and the deviations y.
-    likely = (s.tilted > 0).double()
-    sign = 1 - 2 * likely
-    change = sign * s.departure
-    outer = likely[..., None] * (likely + change)[..., None, :] + change[..., None] * likely[..., None, :]
-    joint = outer + sign[..., None] * sign[..., None, :] * pairs
-    # Pairs that exclude each other come out at +-1e-17.
-    return _with_diagonal(joint.clamp(min=0), likely + change).to(logits.dtype)
+    logits, k = _checked(logits, k)
+    m = moments(logits, k)
+    n = logits.shape[-1]
+    open_items = m.tilted.isfinite()
+    wide = logits.double()
+    sizes = k[..., None] if isinstance(k, Tensor) else k
+    rows = []
+    item = torch.arange(n, device=logits.device)
+    for some in item.split(max(1, _BLOCK // max(1, logits.numel()))):
+        # Nothing follows from an item that was certain before.
+        given = (item == some[:, None]) & open_items[..., some, None]
+        rows.append(moments(torch.where(given, math.inf, wide[..., None, :]), sizes).mean)
+    joint = m.mean[..., None] * torch.cat(rows, -2)
+    return ((joint + joint.mT) / 2).to(logits.dtype)
 
 
 def covariance(logits: Tensor, k: int | Tensor) -> Tensor:
@@ -60,19 +79,26 @@ def covariance(logits: Tensor, k: int | Tensor) -> Tensor:
     Shapes:
         logits `(*B, n)`, k `()` or `(*B)` -> `(*B, n, n)`.
     """
-    s, pairs = _solve_pairs(logits, k)
+    logits, k = _checked(logits, k)
+    n = logits.shape[-1]
+    return covariance_from(solve(logits, k, k), solve(-logits, n - k, n - k), logits)
+
+
+def covariance_from(s: Solution, complement: Solution, logits: Tensor) -> Tensor:
+    """The same from solutions of these logits and of the complement."""
+    pairs = pair_moments_of(logits.double(), s.tilted, *s.rule)
     sign = torch.where(s.tilted > 0, -1.0, 1.0)
     matrix = sign[..., None] * sign[..., None, :] * (pairs - s.departure[..., None] * s.departure[..., None, :])
-    return _with_diagonal(matrix, s.departure * (1 - s.departure)).to(logits.dtype)
+    variance = attach(s, logits).mean * attach(complement, -logits).mean
+    on_diagonal = torch.eye(logits.shape[-1], dtype=torch.bool, device=logits.device)
+    return torch.where(on_diagonal, variance[..., None], matrix).to(logits.dtype)
 
 
-def _solve_pairs(logits: Tensor, k: int | Tensor) -> tuple[Solution, Tensor]:
+def _checked(logits: Tensor, k: int | Tensor) -> tuple[Tensor, int | Tensor]:
+    """Logits and sizes of one batch shape."""
     check_size(logits, k)
     check_feasible(logits, k)
-    s = solve(logits, k)
-    return s, pair_moments_of(s.logits, s.tilted, s.sine, s.cosine, s.real, s.imag)
-
-
-def _with_diagonal(matrix: Tensor, diagonal: Tensor) -> Tensor:
-    on_diagonal = torch.eye(diagonal.shape[-1], dtype=torch.bool, device=diagonal.device)
-    return torch.where(on_diagonal, diagonal[..., None], matrix)
+    if isinstance(k, Tensor):
+        batch = torch.broadcast_shapes(k.shape, logits.shape[:-1])
+        return logits.expand(*batch, -1), k.to(logits.device, torch.int64).expand(batch)
+    return logits, k

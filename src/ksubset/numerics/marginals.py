@@ -1,6 +1,7 @@
 """From inclusion probabilities back to logits."""
 
 import math
+import numbers
 
 import torch
 from torch import Tensor
@@ -13,7 +14,7 @@ __all__ = ["logits_from_marginals"]
 _STEPS = 300
 
 
-def logits_from_marginals(marginals: Tensor, tolerance: float = 1e-5) -> tuple[Tensor, Tensor]:
+def logits_from_marginals(marginals: Tensor, tolerance: float | None = None) -> tuple[Tensor, Tensor]:
     r"""Logits and size of the k-subset distribution with given inclusion probabilities, the maximum-entropy design.
 
     Starting from :math:`w = \operatorname{logit} \pi^*`, the log-odds of the inclusion probabilities are matched,
@@ -29,14 +30,15 @@ def logits_from_marginals(marginals: Tensor, tolerance: float = 1e-5) -> tuple[T
     Arguments:
         marginals: Inclusion probabilities in [0, 1]; 0 gives a logit of -inf, 1 one of +inf, and so do those next to
             them that the sum leaves no other choice.
-        tolerance: How far their sum may be from an integer.
+        tolerance: How far their sum may be from an integer; by default 1e-5, and what rounding in their dtype adds.
 
     Returns:
         Logits with mean 0 over the finite ones, and the sizes, int64. No gradient flows through either.
 
     Raises:
-        TypeError: `marginals` is no floating-point tensor.
-        ValueError: A marginal is outside of [0, 1], or a sum is further from an integer than the tolerance.
+        TypeError: `marginals` is no floating-point tensor, or `tolerance` no number.
+        ValueError: A marginal is outside of [0, 1], a sum is further from an integer than the tolerance, or the
+            tolerance is negative or not finite.
         RuntimeError: The iteration did not converge.
 
     Shapes:
@@ -49,12 +51,23 @@ def logits_from_marginals(marginals: Tensor, tolerance: float = 1e-5) -> tuple[T
         raise ValueError(f"marginals must have shape (*batch, n) with n >= 1, got {tuple(marginals.shape)}")
     if not ((marginals >= 0) & (marginals <= 1)).all():
         raise ValueError(f"marginals must lie in [0, 1], got values from {marginals.min()} to {marginals.max()}")
+    if tolerance is not None:
+        if isinstance(tolerance, bool) or not isinstance(tolerance, numbers.Real):
+            raise TypeError(f"tolerance must be a number or None, got {tolerance!r}")
+        if not 0 <= tolerance < math.inf:
+            raise ValueError(f"tolerance must be a finite number of 0 or more, got {tolerance}")
     pi = marginals.detach().double()
     total = pi.sum(-1)
     size = total.round()
-    if ((total - size).abs() > tolerance).any():
-        worst = total.flatten()[(total - size).abs().flatten().argmax()]
-        raise ValueError(f"marginals must sum to an integer within a tolerance of {tolerance}, got {worst:.6g}")
+    # Each of them may have been rounded by half a unit in its last place.
+    rounding = torch.finfo(marginals.dtype).eps / 2 * total
+    allowed = 1e-5 + rounding if tolerance is None else torch.full_like(total, tolerance)
+    if ((gap := (total - size).abs()) > allowed).any():
+        worst = int((gap - allowed).flatten().argmax())
+        raise ValueError(
+            f"marginals must sum to an integer within a tolerance of {allowed.flatten()[worst]:.1e}, "
+            f"got {total.flatten()[worst]:.9g}"
+        )
 
     k = size.long()
     free = (pi > 0) & (pi < 1)

@@ -11,6 +11,14 @@ inequality bounds it by `exp(-L)` for `N = L/3 + sqrt(L^2/9 + 2 L v)` with `v = 
 `|Phi(t)| <= exp(-2 v sin^2(t/2))` makes the nodes with `sin^2(t/2) > L / (2 v)` as negligible. What remains are at most
 28 complex nodes in float64 and 15 in float32, whatever n and k are.
 
+A size that is only known to lie in a range, `low <= S <= high`, needs the sum of such probabilities, which is a
+geometric series under each node, and twice the nodes. With the tilted draws of shift c,
+
+    sum_{k = low}^{high} e_k(exp w) = prod_i (1 + exp(w_i + c)) sum_k exp(-c k) P_c(S = k),
+
+where c is 0 if the expected size of the untilted draws lies in the range, and otherwise moves it to the nearest end:
+the terms then fall from there, and none of them is large and cancels.
+
 The closed form of the Poisson-binomial probability is by Fernandez and Williams (2010),
 https://doi.org/10.1109/TAES.2010.5461658; the tilt and the truncation are what makes it exact and short.
 """
@@ -23,11 +31,12 @@ from torch import Tensor
 
 from ksubset.numerics.checks import all_known, check_feasible, check_size
 from ksubset.numerics.covariance import covariance_product_of
-from ksubset.numerics.tilt import sizes, tilt
+from ksubset.numerics.tilt import sizes, tilt, tilt_to_range
 
 __all__ = [
     "Moments",
     "Solution",
+    "attach",
     "exclusion_probabilities",
     "inclusion_probabilities",
     "log_density",
@@ -49,15 +58,19 @@ _BLOCK = 2**20
 
 
 class Moments(NamedTuple):
-    """What the quadrature knows of a k-subset distribution, in float64 and differentiable.
+    """What the quadrature knows of a distribution of subsets, in float64 and differentiable.
 
-    Shapes: tilted `(*B, n)`, shift `(*B)`, residual `(*B)`, departure `(*B, n)`.
+    Shapes: tilted and departure `(*B, n)`, shift, reference, price and residual `(*B)`.
     """
 
     tilted: Tensor
     """The logits plus the shift; +-inf for items whose membership is certain."""
     shift: Tensor
     """The constant added to the logits; no gradient."""
+    reference: Tensor
+    """The size k, or the end of the range that the shift leads to: the size to which it adds nothing."""
+    price: Tensor
+    """What each item beyond that is charged, the shift; 0 where the size is known."""
     residual: Tensor
     r"""`log e_k(exp tilted) - sum(max(tilted, 0))`: the log normaliser without its large, cancelling part."""
     departure: Tensor
@@ -75,7 +88,7 @@ class Moments(NamedTuple):
 
 
 def moments(logits: Tensor, k: int | Tensor) -> Moments:
-    """Run the quadrature once; everything else follows from its result.
+    """Run the quadrature once for subsets of k items; everything else follows from its result.
 
     Twice differentiable in `logits`. A row is assumed feasible: at most k logits at +inf, at least k above -inf.
 
@@ -86,50 +99,68 @@ def moments(logits: Tensor, k: int | Tensor) -> Moments:
     Shapes:
         logits `(*B, n)`, k `()` or `(*B)`.
     """
-    double, residual, departure, tilted, shift, *_ = solve(logits, k)
-    # The gradient is that of the logits, the value that of the tilt, which has not been rounded at their common size.
-    free = torch.where(tilted.isinf(), 0.0, double)
-    return Moments(tilted + (free - free.detach()), shift, residual, departure)
+    if isinstance(k, Tensor):
+        batch = torch.broadcast_shapes(k.shape, logits.shape[:-1])
+        logits, k = logits.expand(*batch, -1), k.to(logits.device, torch.int64).expand(batch)
+    return attach(solve(logits, k, k), logits)
 
 
 class Solution(NamedTuple):
-    """All that one run of the quadrature gives; only `logits`, `residual` and `departure` carry gradients.
+    """All that one run of the quadrature gives, in float64 and without gradients.
 
-    Shapes: logits, departure and tilted `(*B, n)`, residual and shift `(*B)`; the rule `(*B, J)`: sin(t/2) and cos(t/2)
-    of the nodes, and the parts of their weights `Phi(t) exp(-i d t) / (N P)`.
+    Shapes: departure and tilted `(*B, n)`, residual, shift, reference and price `(*B)`; the rule `(*B, J)`: sin(t/2)
+    and cos(t/2) of the nodes, and the parts of their weights `Phi(t) exp(-i d t) / (N P)`, or the sums of that over d.
     """
 
-    logits: Tensor
     residual: Tensor
     departure: Tensor
     tilted: Tensor
     shift: Tensor
+    reference: Tensor
+    price: Tensor
     sine: Tensor
     cosine: Tensor
     real: Tensor
     imag: Tensor
 
+    @property
+    def rule(self) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        """The nodes and their weights."""
+        return self.sine, self.cosine, self.real, self.imag
 
-def solve(logits: Tensor, k: int | Tensor) -> Solution:
-    """Run the quadrature in float64, to the precision of the logits' dtype; see `moments`."""
-    double = logits.double()
-    if isinstance(k, Tensor):
-        batch = torch.broadcast_shapes(k.shape, logits.shape[:-1])
-        double, k = double.expand(*batch, -1), k.to(logits.device, torch.int64).expand(batch)
+
+def solve(logits: Tensor, low: int | Tensor, high: int | Tensor) -> Solution:
+    """Run the quadrature in float64, to the precision of the logits' dtype, for subsets of `low` to `high` items.
+
+    Arguments:
+        logits: Log-odds `(*B, n)`.
+        low: Smallest size, an integer or `(*B)`.
+        high: Largest size; the very same object as `low` where the size is known, which takes half the nodes.
+    """
     precision = _DOUBLE if logits.dtype == torch.float64 else _SINGLE
-    # torch.compile refuses functions with rules for vmap and forward mode, and needs none of them.
-    quadrature = _Quadrature if torch.compiler.is_compiling() else _TransformableQuadrature
-    return Solution(double, *quadrature.apply(double, k, precision))
+    arguments = logits.detach().double(), low, None if low is high else high, precision
+    # Custom functions bring a rule for vmap, which torch.compile refuses, and needs not.
+    return Solution(*(_solve(*arguments) if torch.compiler.is_compiling() else _Solve.apply(*arguments)))
 
 
-def log_esp(m: Moments, logits: Tensor, k: int | Tensor) -> Tensor:
-    """`log e_k(exp logits)` from the moments of these very logits and k, in float64.
+def attach(s: Solution, logits: Tensor) -> Moments:
+    """What a solution says of the logits that it is of, with their gradients; as often as it is asked for."""
+    double = logits.double()
+    function = _Attach if torch.compiler.is_compiling() else _TransformableAttach
+    residual, departure = function.apply(double, s.residual, s.departure, s.tilted, *s.rule)
+    # The gradient is that of the logits, the value that of the tilt, which has not been rounded at their common size.
+    free = torch.where(s.tilted.isinf(), 0.0, double)
+    return Moments(s.tilted + (free - free.detach()), s.shift, s.reference, s.price, residual, departure)
+
+
+def log_esp(m: Moments, logits: Tensor) -> Tensor:
+    """The log normaliser, `log e_k(exp logits)` or that of a range, from the moments of these very logits, in float64.
 
     Shapes:
         logits `(*B, n)` -> `(*B)`.
     """
     likely = m.tilted > 0
-    excess = likely.sum(-1) - sizes(k, m.tilted)
+    excess = likely.sum(-1) - m.reference
     return torch.where(likely, logits.double(), 0.0).sum(-1) + excess * m.shift + m.residual
 
 
@@ -150,7 +181,7 @@ def log_normalizer(logits: Tensor, k: int | Tensor) -> Tensor:
     """
     check_size(logits, k)
     check_feasible(logits, k)
-    return log_esp(moments(logits, k), logits, k).to(logits.dtype)
+    return log_esp(moments(logits, k), logits).to(logits.dtype)
 
 
 def inclusion_probabilities(logits: Tensor, k: int | Tensor) -> Tensor:
@@ -214,13 +245,13 @@ def log_poisson_binomial(logits: Tensor, k: int | Tensor) -> Tensor:
     safe = torch.where(impossible[..., None], 0.0, logits)
     m = moments(safe, k)
     likely = m.tilted > 0
-    excess = likely.sum(-1) - sizes(k, m.tilted)
+    excess = likely.sum(-1) - m.reference
     own = torch.nn.functional.logsigmoid(torch.where(likely, safe, -safe).double()).sum(-1)
     return torch.where(impossible, -math.inf, own + excess * m.shift + m.residual).to(logits.dtype)
 
 
 def log_density(change: Tensor, m: Moments) -> Tensor:
-    r"""The exponent :math:`\langle w, z\rangle - \log e_k(\exp w)` of the family, for a point z that sums to k.
+    r"""The exponent :math:`\langle w, z\rangle - \log e_k(\exp w)` of the family, for a point z of the support's hull.
 
     The point is given by its difference to the likelier states, `change = z - [tilted > 0]`. At a k-hot vector this is
     its log-probability, at `m.change` it is the negative entropy. All terms of the sum have one sign, so nothing
@@ -231,31 +262,63 @@ def log_density(change: Tensor, m: Moments) -> Tensor:
     """
     fixed = m.tilted.isinf()
     exponent = (change * torch.where(fixed, 0.0, m.tilted)).sum(-1) - m.residual
+    excess = change.sum(-1) + (m.tilted > 0).sum(-1) - m.reference
+    # The mean excess is nothing where each further item costs so much, and its rounding must not be multiplied.
+    excess = torch.where(m.price.abs() < 64, excess, excess.round())
+    exponent = exponent - torch.where(m.price == 0, 0.0, m.price * excess)
     # Rounding may leave a point mass at log-probability 1e-16; a probability above one would be worse than the ulp.
     exponent = exponent - exponent.detach().clamp(min=0)
     return torch.where((fixed & (change != 0)).any(-1), -math.inf, exponent)
 
 
-def _rule(deviation: Tensor, likely: Tensor, k: int | Tensor, exponent: float, nodes: int) -> tuple[Tensor, ...]:
-    """P(S = k), and for each node sin(t/2), cos(t/2) and the two parts of `Phi(t) exp(-i d t) / (N P)`.
+def _rule(
+    deviation: Tensor, likely: Tensor, low: Tensor, high: Tensor | None, price: Tensor, exponent: float, nodes: int
+) -> tuple[Tensor, ...]:
+    """P(S = low), or its sum over a range of sizes, and for each node sin(t/2), cos(t/2) and the parts of its weight.
+
+    In a range each item beyond the end at which nothing is paid has a factor of `exp(-|price|)`.
 
     Shapes:
-        deviation and likely `(*B, n)` -> `(*B)`, then `(*B, J)` four times.
+        deviation and likely `(*B, n)`, low, high and price `(*B)` -> `(*B)`, then `(*B, J)` four times.
     """
     n = deviation.shape[-1]
     variance = (deviation * (1 - deviation)).sum(-1, keepdim=True)
     period = exponent / 3 + torch.sqrt(exponent**2 / 9 + 2 * exponent * variance)
+    # Sizes are counted by deviations.
+    end = (low - likely.sum(-1))[..., None]
+    if high is not None:
+        # Of a range all that is likely, and none of it may be the alias of anything that is likely.
+        mean = torch.where(likely, -deviation, deviation).sum(-1, keepdim=True)
+        first = torch.maximum(end.double(), (mean - period).floor())
+        last = torch.minimum((high - likely.sum(-1))[..., None].double(), (mean + period).ceil())
+        price, number = price[..., None], last - first + 1
+        end = torch.where(price < 0, last, first)
+        period, nodes = period + torch.maximum(mean - first, last - mean), 2 * nodes + 1
     # Odd, so that no node falls on t = pi, where a factor with r = 1/2 vanishes; past n + 1 there is no aliasing.
     period = (2 * torch.ceil(period / 2) + 1).clamp(max=n + 1 + n % 2)
     j = torch.arange(min(nodes, (n + 1 + n % 2) // 2 + 1), dtype=deviation.dtype, device=deviation.device)
     angle = 2 * math.pi * j / period
-    turn = (sizes(k, deviation) - likely.sum(-1))[..., None] * angle
     share = torch.where(2 * j < period, torch.where(j == 0, 1.0, 2.0), 0.0)
+    turn = end * angle
     value = _characteristic_function(deviation, likely, angle) * torch.polar(share.to(turn.dtype), -turn)
+    if high is not None:
+        value = value * _geometric_series(price.abs(), torch.where(price < 0, -angle, angle), number)
     real, imag = value.real, value.imag
     # Summed before it is divided, so that a point mass has a probability of exactly 1.
     total = real.sum(-1, keepdim=True)
     return (total / period).squeeze(-1), torch.sin(angle / 2), torch.cos(angle / 2), real / total, imag / total
+
+
+def _geometric_series(price: Tensor, angle: Tensor, number: Tensor) -> Tensor:
+    """The sum of `exp(-(price + i angle) m)` over m from 0 to number - 1, all its parts without cancellation."""
+
+    def one_less_power(price: Tensor, angle: Tensor) -> Tensor:
+        decay = torch.exp(-price)
+        return torch.complex(2 * decay * torch.sin(angle / 2).square() - torch.expm1(-price), decay * torch.sin(angle))
+
+    alone = (price == 0) & (angle == 0)
+    ratio = one_less_power(number * price, number * angle) / one_less_power(torch.where(alone, 1.0, price), angle)
+    return torch.where(alone, number.to(ratio.dtype), ratio)
 
 
 def _characteristic_function(deviation: Tensor, likely: Tensor, angle: Tensor) -> Tensor:
@@ -280,42 +343,93 @@ def _characteristic_function(deviation: Tensor, likely: Tensor, angle: Tensor) -
     return torch.complex(torch.cos(multiple) @ groups, torch.sin(multiple) @ groups).prod(-1)
 
 
-class _Quadrature(torch.autograd.Function):
-    """`(residual, departure, tilted, shift)` of logits, and the rule `(sine, cosine, real, imag)` that gave them.
+def _solve(logits: Tensor, low: int | Tensor, high: int | Tensor | None, precision: tuple[float, int]) -> Any:
+    """The fields of a `Solution`, of float64 logits; `high` is None where `low` is the size."""
+    if high is None:
+        tilted, shift = tilt(logits, low)
+        first = reference = sizes(low, logits)
+        last, price = None, torch.zeros_like(shift)
+    else:
+        first, last = sizes(low, logits), sizes(high, logits)
+        tilted, shift, reference = tilt_to_range(logits, first, last)
+        price = torch.where(first < last, shift, 0.0)
+    deviation, likely = torch.sigmoid(-tilted.abs()), tilted > 0
+    probability, sine, cosine, real, imag = _rule(deviation, likely, first, last, price, *precision)
+    residual = torch.log(probability) - torch.log1p(-deviation).sum(-1)
+    sign = torch.where(likely, -1.0, 1.0)
+    moment = torch.stack([real, 2 * sine.square() * real, 2 * sine * cosine * imag], dim=-2)
+    squared = cosine.square()[..., None]
+    parts = []
+    for r, s in zip(*(x.split(max(1, _BLOCK // max(1, sine.numel())), -1) for x in (deviation, sign)), strict=True):
+        # |g|^2 = (1 - 2r)^2 + 4 r (1 - r) cos^2(t/2): a sum of squares, exact also near t = pi.
+        factor = torch.addcmul((1 - 2 * r).square()[..., None, :], (4 * r * (1 - r))[..., None, :], squared)
+        a, b, c = (moment @ factor.reciprocal_()).unbind(-2)
+        parts.append(r * (a - (1 - r) * (b + s * c)))
+    # The clamp takes off rounding errors of 1e-16 alone, and adding 0 the sign of a zero.
+    departure = torch.cat(parts, -1).clamp(0, 1) + 0.0
+    return residual, departure, tilted, shift, reference, price, sine, cosine, real, imag
+
+
+class _Solve(torch.autograd.Function):
+    """`_solve` with a rule for vmap: its own operations would not all pass through one."""
+
+    @staticmethod
+    def forward(
+        logits: Tensor, low: int | Tensor, high: int | Tensor | None, precision: tuple[float, int]
+    ) -> tuple[Tensor, ...]:
+        fields: tuple[Tensor, ...] = _solve(logits, low, high, precision)
+        return fields
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
+        ctx.mark_non_differentiable(*output)
+
+    @staticmethod
+    def vmap(
+        info: Any,
+        in_dims: tuple[Any, ...],
+        logits: Tensor,
+        low: int | Tensor,
+        high: int | Tensor | None,
+        precision: tuple[float, int],
+    ) -> tuple[tuple[Tensor, ...], tuple[int, ...]]:
+        logits = logits.expand(info.batch_size, *logits.shape) if in_dims[0] is None else logits.movedim(in_dims[0], 0)
+        if isinstance(low, Tensor) and in_dims[1] is not None:
+            low = low.movedim(in_dims[1], 0)
+        if isinstance(high, Tensor) and in_dims[2] is not None:
+            high = high.movedim(in_dims[2], 0)
+        return _Solve.apply(logits, low, high, precision), (0,) * len(Solution._fields)
+
+
+class _Attach(torch.autograd.Function):
+    """The residual and the departure of a solution as functions of its logits.
 
     The gradient of the residual is the signed departure, `mean - [tilted > 0]`; that of the mean is the covariance.
     With the tilt held fixed the shift drops out of both, because the distribution does not depend on it.
     """
 
     @staticmethod
-    def forward(logits: Tensor, k: int | Tensor, precision: tuple[float, int]) -> tuple[Tensor, ...]:
-        tilted, shift = tilt(logits, k)
-        deviation, likely = torch.sigmoid(-tilted.abs()), tilted > 0
-        probability, sine, cosine, real, imag = _rule(deviation, likely, k, *precision)
-        residual = torch.log(probability) - torch.log1p(-deviation).sum(-1)
-        sign = torch.where(likely, -1.0, 1.0)
-        moment = torch.stack([real, 2 * sine.square() * real, 2 * sine * cosine * imag], dim=-2)
-        squared = cosine.square()[..., None]
-        parts = []
-        for r, s in zip(*(x.split(max(1, _BLOCK // max(1, sine.numel())), -1) for x in (deviation, sign)), strict=True):
-            # |g|^2 = (1 - 2r)^2 + 4 r (1 - r) cos^2(t/2): a sum of squares, exact also near t = pi.
-            factor = torch.addcmul((1 - 2 * r).square()[..., None, :], (4 * r * (1 - r))[..., None, :], squared)
-            a, b, c = (moment @ factor.reciprocal_()).unbind(-2)
-            parts.append(r * (a - (1 - r) * (b + s * c)))
-        # The clamp takes off rounding errors of 1e-16 alone, and adding 0 the sign of a zero.
-        departure = torch.cat(parts, -1).clamp(0, 1) + 0.0
-        return residual, departure, tilted, shift, sine, cosine, real, imag
+    def forward(
+        logits: Tensor,
+        residual: Tensor,
+        departure: Tensor,
+        tilted: Tensor,
+        sine: Tensor,
+        cosine: Tensor,
+        real: Tensor,
+        imag: Tensor,
+    ) -> tuple[Tensor, Tensor]:
+        return residual.clone(), departure.clone()
 
     @staticmethod
-    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
-        _, departure, tilted, shift, *rule = output
-        ctx.mark_non_differentiable(tilted, shift, *rule)
+    def setup_context(ctx: Any, inputs: tuple[Tensor, ...], output: tuple[Tensor, Tensor]) -> None:
+        logits, _, _, tilted, *rule = inputs
         ctx.set_materialize_grads(False)
-        ctx.save_for_backward(inputs[0], departure, tilted, *rule)
-        ctx.save_for_forward(inputs[0], departure, tilted, *rule)
+        ctx.save_for_backward(logits, output[1], tilted, *rule)
+        ctx.save_for_forward(logits, output[1], tilted, *rule)
 
     @staticmethod
-    def backward(ctx: Any, grad_residual: Tensor | None, grad_departure: Tensor | None, *_: None) -> tuple[Any, ...]:
+    def backward(ctx: Any, grad_residual: Tensor | None, grad_departure: Tensor | None) -> tuple[Any, ...]:
         logits, departure, tilted, *rule = ctx.saved_tensors
         sign = torch.where(tilted > 0, -1.0, 1.0)
         grad = None
@@ -324,24 +438,25 @@ class _Quadrature(torch.autograd.Function):
         if grad_departure is not None:
             product = covariance_product_of(logits, departure, tilted, *rule, sign * grad_departure)
             grad = product if grad is None else grad + product
-        return grad, None, None
+        return grad, *(None,) * 7
 
 
-class _TransformableQuadrature(_Quadrature):
+class _TransformableAttach(_Attach):
     """The same with rules for `torch.func`."""
 
     @staticmethod
-    def jvp(ctx: Any, tangent: Tensor, *_: None) -> tuple[Any, ...]:
+    def jvp(ctx: Any, tangent: Tensor, *_: None) -> tuple[Tensor, Tensor]:
         logits, departure, tilted, *rule = ctx.saved_tensors
         sign = torch.where(tilted > 0, -1.0, 1.0)
         product = covariance_product_of(logits, departure, tilted, *rule, tangent)
-        return (tangent * sign * departure).sum(-1), sign * product, *(None,) * 6
+        return (tangent * sign * departure).sum(-1), sign * product
 
     @staticmethod
     def vmap(
-        info: Any, in_dims: tuple[Any, ...], logits: Tensor, k: int | Tensor, precision: tuple[float, int]
-    ) -> tuple[tuple[Tensor, ...], tuple[int, ...]]:
-        logits = logits.expand(info.batch_size, *logits.shape) if in_dims[0] is None else logits.movedim(in_dims[0], 0)
-        if isinstance(k, Tensor) and in_dims[1] is not None:
-            k = k.movedim(in_dims[1], 0)
-        return _TransformableQuadrature.apply(logits, k, precision), (0,) * 8
+        info: Any, in_dims: tuple[int | None, ...], *arguments: Tensor
+    ) -> tuple[tuple[Tensor, Tensor], tuple[int, int]]:
+        moved = (
+            x.expand(info.batch_size, *x.shape) if dim is None else x.movedim(dim, 0)
+            for x, dim in zip(arguments, in_dims, strict=True)
+        )
+        return _TransformableAttach.apply(*moved), (0, 0)

@@ -7,7 +7,7 @@ from torch import Tensor
 
 from ksubset.numerics.checks import all_known
 
-__all__ = ["kth_largest", "largest_size", "sizes", "tilt"]
+__all__ = ["kth_largest", "largest_size", "sizes", "tilt", "tilt_to_range"]
 
 # Newton on the logit of the mean size converges within these steps also for mixtures of far clusters (tests); a fixed
 # number keeps the computation free of host synchronisation.
@@ -15,11 +15,20 @@ _STEPS = 10
 _NEAR = 1 / 16
 
 
-def largest_size(k: int | Tensor) -> int:
-    """The largest subset size of a batch; waits for the device where k is a tensor."""
-    if isinstance(k, Tensor):
-        return int(k.max()) if k.numel() else 0
-    return k
+def largest_size(k: int | Tensor, most: int) -> int:
+    """The largest subset size of a batch; waits for the device where k is a tensor. Under vmap, which hides its values,
+    the most that it can be.
+    """
+    if not isinstance(k, Tensor):
+        return k
+    if not k.numel():
+        return 0
+    try:
+        return int(k.max())
+    except RuntimeError as error:
+        if "vmap" in str(error):
+            return most
+        raise
 
 
 def sizes(k: int | Tensor, logits: Tensor) -> Tensor:
@@ -61,18 +70,52 @@ def tilt(logits: Tensor, k: int | Tensor) -> tuple[Tensor, Tensor]:
     Shapes:
         logits `(*B, n)` -> tilted logits `(*B, n)`, shift `(*B)`.
     """
-    n = logits.shape[-1]
-    size = sizes(k, logits).to(logits.dtype)[..., None]
+    size = sizes(k, logits)[..., None]
     finite = logits.isfinite()
     to_choose = size - logits.isposinf().sum(-1, keepdim=True)
     choices = finite.sum(-1, keepdim=True)
+    tilted, shift = _shifted(logits, k, (to_choose <= 0) | (to_choose >= choices))
+    tilted = torch.where(finite & (to_choose <= 0), -math.inf, tilted)
+    tilted = torch.where(finite & (to_choose >= choices), math.inf, tilted)
+    return tilted, shift
+
+
+def tilt_to_range(logits: Tensor, low: Tensor, high: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    r"""Shift the logits only as far as it takes for an expected sum within :math:`[low - 1/2, high - 1/2]`.
+
+    Arguments:
+        logits: Log-odds, float64; a feasible row has at most `high` at +inf and at least `low` above -inf.
+        low: The smallest size.
+        high: The largest size.
+
+    Shapes:
+        logits `(*B, n)`, low and high `(*B)` -> tilted logits `(*B, n)`, shift `(*B)`, and the end of the range that
+        the shift leads to, `(*B)`.
+    """
+    finite, forced = logits.isfinite(), logits.isposinf().sum(-1)
+    possible = forced + finite.sum(-1)
+    low, high = torch.maximum(low, forced), torch.minimum(high, possible)
+    expected = logits.sigmoid().sum(-1)
+    below, above = expected < low - 0.5, expected > high - 0.5
+    reference = torch.where(above, high, low)
+    none, every = (high == forced)[..., None], (low == possible)[..., None]
+    free = (~(below | above))[..., None] | none | every
+    tilted, shift = _shifted(logits, reference, free)
+    tilted, shift = torch.where(free, logits, tilted), torch.where(free.squeeze(-1), 0.0, shift)
+    tilted = torch.where(finite & none, -math.inf, torch.where(finite & every, math.inf, tilted))
+    return tilted, shift, reference
+
+
+def _shifted(logits: Tensor, k: int | Tensor, settled: Tensor) -> tuple[Tensor, Tensor]:
+    """Logits with an expected sum of k - 1/2, and their shift, but for settled rows, which nobody waits for."""
+    n = logits.shape[-1]
+    size = sizes(k, logits).to(logits.dtype)[..., None]
     kth = kth_largest(logits, k)
     centred = logits - kth
     low = -torch.log(2 * (n - size) + 1)
     high = torch.log((2 * size - 1).clamp(min=1))
     shift = torch.zeros_like(kth)
     target = size - 0.5
-    settled = (to_choose <= 0) | (to_choose >= choices)
     for _ in range(_STEPS):
         p = torch.sigmoid(centred + shift)
         mean = p.sum(-1, keepdim=True)
@@ -87,8 +130,4 @@ def tilt(logits: Tensor, k: int | Tensor) -> tuple[Tensor, Tensor]:
         newton = shift + gap * mean * (n - mean) / (n * variance)
         inside = (newton >= low) & (newton <= high)
         shift = torch.where(inside, newton, (low + high) / 2)
-
-    tilted = centred + shift
-    tilted = torch.where(finite & (to_choose <= 0), -math.inf, tilted)
-    tilted = torch.where(finite & (to_choose >= choices), math.inf, tilted)
-    return tilted, (shift - kth).squeeze(-1)
+    return centred + shift, (shift - kth).squeeze(-1)

@@ -1,11 +1,17 @@
 """Top-k by sorting, by Gumbel noise, and relaxed to a differentiable vector."""
 
+import math
+
 import torch
-from torch import Tensor
+from torch import Generator, Tensor
 
-from ksubset.numerics.tilt import largest_size, sizes
+from ksubset.numerics.random import uniform
+from ksubset.numerics.tilt import kth_largest, largest_size, sizes
 
-__all__ = ["gumbel_keys", "relaxed_top_k", "top_k"]
+__all__ = ["gumbel_keys", "perturbed", "relaxed_top_k", "top_k"]
+
+# Beyond this no noise that a generator can draw makes a difference.
+_FAR = 2.0**16
 
 
 def top_k(scores: Tensor, k: int | Tensor) -> Tensor:
@@ -19,16 +25,34 @@ def top_k(scores: Tensor, k: int | Tensor) -> Tensor:
     return torch.zeros_like(scores).scatter(-1, order, first.expand(order.shape).to(scores.dtype))
 
 
-def gumbel_keys(logits: Tensor, num_samples: int) -> Tensor:
-    """Logits plus standard Gumbel noise.
+def perturbed(logits: Tensor, noise: Tensor, k: int | Tensor) -> Tensor:
+    """Logits plus noise, whose k largest are those of the sum, but which does not round the noise away.
+
+    The k-th largest logit becomes 0, so that no common size takes up the digits of the noise; what is so far from it
+    that no noise makes a difference is certain to be chosen, +inf, or not, -inf.
+
+    Shapes:
+        logits `(*B, n)`, noise `(*S, *B, n)`, of float32 at least, k `()` or `(*B)` -> `(*S, *B, n)`, of its dtype.
+    """
+    wide = logits.to(noise.dtype)
+    centred = wide - kth_largest(wide.detach(), k)
+    centred = torch.where(centred.abs() > _FAR, centred.sign() * math.inf, centred)
+    return centred + noise
+
+
+def gumbel_keys(logits: Tensor, k: int | Tensor, num_samples: int, generator: Generator | None = None) -> Tensor:
+    """Logits plus standard Gumbel noise, as `perturbed` adds them.
 
     The k largest keys are a draw without replacement in sequence, which is NOT the k-subset distribution of the logits.
 
     Shapes:
-        logits `(*B, n)` -> `(num_samples, *B, n)`.
+        logits `(*B, n)`, k `()` or `(*B)` -> `(num_samples, *B, n)`, in float32 at least.
     """
-    exponential = torch.empty((num_samples, *logits.shape), dtype=logits.dtype, device=logits.device).exponential_()
-    return logits - torch.log(exponential.clamp(min=torch.finfo(logits.dtype).tiny))
+    dtype = torch.promote_types(logits.dtype, torch.float32)
+    shape = (num_samples, *logits.shape)
+    # A uniform number of 0 stands for all those below half of the next one.
+    exponential = (-torch.log1p(-uniform(shape, logits.device, dtype, generator))).clamp(min=torch.finfo(dtype).eps / 4)
+    return perturbed(logits, -torch.log(exponential), k)
 
 
 def relaxed_top_k(keys: Tensor, k: int | Tensor, temperature: float) -> Tensor:
@@ -41,21 +65,18 @@ def relaxed_top_k(keys: Tensor, k: int | Tensor, temperature: float) -> Tensor:
     Xie and Ermon (2019), Reparameterizable Subset Sampling via Continuous Relaxations, https://arxiv.org/abs/1901.10517.
 
     Shapes:
-        keys `(*B, n)`, k `()` or `(*B)` -> `(*B, n)`.
+        keys `(*B, n)`, of float32 at least, k `()` or `(*B)` -> `(*B, n)`.
     """
-    dtype = keys.dtype
-    # Half precision has too little range for keys over a temperature.
-    keys = keys.float() if dtype in (torch.float16, torch.bfloat16) else keys
     info = torch.finfo(keys.dtype)
     certain = keys.isposinf()
     open_places = sizes(k, keys)[..., None] - certain.sum(-1, keepdim=True)
     # A finite floor instead of -inf: a row without candidates must have a softmax, though none of it is used.
     keys = torch.where(keys.isfinite(), keys, info.min / 16)
     chosen = certain.to(keys.dtype) + 0.0 * keys  # an empty subset has a gradient too: zero
-    for place in range(largest_size(k)):
+    for place in range(largest_size(k, keys.shape[-1])):
         # Over a small temperature only differences to the largest key stay finite.
         share = torch.softmax((keys - keys.detach().amax(-1, keepdim=True)) / temperature, -1)
         chosen = chosen + torch.where(place < open_places, share, 0.0)
         # A share that rounds to 1 takes its item off the list; otherwise large keys would be chosen twice.
         keys = torch.where(share < 1, keys + torch.log((1 - share).clamp(min=info.tiny)), info.min / 16)
-    return chosen.to(dtype)
+    return chosen

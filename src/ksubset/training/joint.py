@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from ksubset._support.identity import digest
-from ksubset.distributions.ksubset import KSubset
+from ksubset.distributions import SubsetDistribution
 from ksubset.estimators import Estimator, expectation
 from ksubset.schedules import Schedule
 from ksubset.training.identity import digests
@@ -132,7 +132,7 @@ class JointTraining:
         self.selector: Any = selector
         self.network, self.plan = network, plan
         self._estimator_at = (lambda _: estimator) if isinstance(estimator, Estimator) else estimator
-        self._selector_parameters = list(selector.parameters())
+        self._selector_parameters = [*selector.parameters(), *self._estimator_at(0.0).parameters()]
         self._device = self._selector_parameters[0].device
         self.selecting = plan.rounds if plan.selecting is None else plan.selecting
         """Rounds of the first phase."""
@@ -273,14 +273,14 @@ class JointTraining:
             result |= digests(name, module)
         return result
 
-    def _modules(self) -> dict[str, Any]:
+    def _modules(self) -> dict[str, nn.Module]:
         return {"selector": self.selector, "network": self.network, "estimator": self._estimator_at(0.0)}
 
     def _progress(self, round: int) -> float:
         annealing = max(self.selecting - 1, 1) if self.plan.annealing is None else self.plan.annealing
         return min(round / annealing, 1.0)
 
-    def _distribution(self, inputs: tuple[Any, ...]) -> KSubset:
+    def _distribution(self, inputs: tuple[Any, ...]) -> SubsetDistribution:
         """What the selector returns, of subsets of the present size."""
         if self.plan.size is None:
             return self.selector(*inputs)  # type: ignore[no-any-return]

@@ -41,8 +41,8 @@ if TYPE_CHECKING:
 __all__ = ["NeuralSubsetSelector"]
 
 _CHUNK = 1024
-# Arguments that may differ where a fit goes on from its checkpoint: what is told, and when it ends, changes no step; the
-# file may have been moved, and so may the training, to another device; and modules count as what was made of them.
+# Arguments that may differ where a fit goes on from its checkpoint: what is told, and when it ends, changes no step; a
+# file may have been moved, and so may a training, to another device; and modules count as what was made of them.
 _NO_IDENTITY = {"verbose", "callbacks", "checkpoint", "device", "module", "gradient_estimator"}
 
 

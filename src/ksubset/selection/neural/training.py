@@ -10,7 +10,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from ksubset.distributions.ksubset import KSubset
+from ksubset.distributions import KSubset
 from ksubset.estimators import Estimator
 from ksubset.nn import FeatureGate
 from ksubset.schedules import ExponentialSchedule
@@ -132,7 +132,7 @@ class Training:
         self._gate = FeatureGate(max(free, 1), size, validate_args=False)
         with torch.no_grad():
             self._gate.logits[:free] = logits
-        self.joint = JointTraining(self._gate.to(device), network.to(device), recipe.estimator, plan)
+        self.joint = JointTraining(self._gate.to(device), network.to(device), recipe.estimator.to(device), plan)
         owners = torch.from_numpy(choice.owners())
         self._owners = None if torch.equal(owners, torch.arange(free)) else owners.to(device)
         self._fixed = torch.tensor([1.0, 0.0], device=device)
@@ -174,7 +174,9 @@ class Training:
         """Subsets of the free units `(..., u)` as columns `(..., n)`."""
         if self._owners is None:
             return subsets
-        return torch.cat([subsets[..., : len(self.choice.free)], self._fixed.expand(*subsets.shape[:-1], 2)], -1).index_select(-1, self._owners)
+        return torch.cat(
+            [subsets[..., : len(self.choice.free)], self._fixed.expand(*subsets.shape[:-1], 2)], -1
+        ).index_select(-1, self._owners)
 
     def inclusion(self) -> NDArray[np.float64]:
         """Inclusion probabilities of the free units, in the distribution that has been learned, `(u)`."""

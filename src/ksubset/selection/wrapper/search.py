@@ -39,7 +39,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from ksubset.distributions.ksubset import KSubset
+from ksubset.distributions import KSubset
 from ksubset.numerics import log_normalizer
 from ksubset.selection.wrapper.regression import fit_slope
 
