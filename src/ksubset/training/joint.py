@@ -10,11 +10,10 @@ import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
-from ksubset._support.identity import digest
 from ksubset.distributions import SubsetDistribution
 from ksubset.estimators import Estimator, expectation
 from ksubset.schedules import Schedule
-from ksubset.training.identity import digests
+from ksubset.training.identity import digest_of, digests
 from ksubset.training.rng import get_random_state, set_random_state
 
 __all__ = ["Batch", "JointTraining", "Plan"]
@@ -266,9 +265,9 @@ class JointTraining:
             TypeError: A value or an attribute of a module cannot be pickled.
             ImportError: joblib is missing.
         """
-        result = {name: digest(value) for name, value in values.items()}
+        result = {name: digest_of(value) for name, value in values.items()}
         for attribute in dataclasses.fields(self.plan):
-            result[f"plan.{attribute.name}"] = digest(getattr(self.plan, attribute.name))
+            result[f"plan.{attribute.name}"] = digest_of(getattr(self.plan, attribute.name))
         for name, module in self._modules().items():
             result |= digests(name, module)
         return result
