@@ -371,6 +371,13 @@ def index(content: bytes) -> Callable[[Path], None]:
     return lambda folder: (folder / "checkpoint.json").write_bytes(content) and None
 
 
+def cut_history(folder: Path) -> None:
+    path = folder / "checkpoint.json"
+    fields = json.loads(path.read_bytes())
+    del fields["history"][-1]
+    path.write_text(json.dumps(fields))
+
+
 def of_another_run(folder: Path) -> None:
     config = dataclasses.replace(TINY, network_lr=2e-3)
     for path in run_until(config, folder.parents[1], 2).iterdir():
@@ -390,7 +397,8 @@ def of_another_run(folder: Path) -> None:
         (index(b"null"), "TypeError"),
         (index(b"{}"), "KeyError"),
         (index(b'{"state": 1}'), "TypeError"),
-        (of_another_run, "another configuration"),
+        (of_another_run, "another configuration, which differs in network_lr'"),
+        (cut_history, r"its history has 1 epochs, its tensors are epoch-2\.safetensors"),
     ],
 )
 def test_a_damaged_checkpoint_is_named(tmp_path: Path, damage: Callable[[Path], None], reason: str) -> None:
@@ -426,7 +434,13 @@ def with_more_parameters(state: dict[str, Tensor]) -> None:
     state["optimizer.99.exp_avg"] = torch.zeros(3)
 
 
-@pytest.mark.parametrize("change", [without_logits, with_more_layers, with_wider_layers, with_more_parameters])
+def with_another_estimator(state: dict[str, Tensor]) -> None:
+    state["estimator.slope.memory"] = torch.zeros(3)
+
+
+@pytest.mark.parametrize(
+    "change", [without_logits, with_more_layers, with_wider_layers, with_more_parameters, with_another_estimator]
+)
 def test_a_checkpoint_of_another_version_is_named(tmp_path: Path, change: Callable[[dict[str, Tensor]], None]) -> None:
     folder = run_until(TINY, tmp_path, 2)
     config = runner.resolve(TINY)

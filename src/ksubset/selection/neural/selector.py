@@ -25,12 +25,12 @@ from sklearn.utils.validation import _check_feature_names_in, _check_sample_weig
 from torch import Tensor, nn
 
 from ksubset._support.extras import require
-from ksubset.estimators import Estimator, LeaveOneOut
-from ksubset.selection.arguments import check_integer, check_positive, listed_callbacks, tell
+from ksubset.estimators import Estimator
+from ksubset.selection.arguments import check_integer, listed_callbacks, tell
 from ksubset.selection.co_inclusion import CoInclusion, joint_probabilities, likeliest
 from ksubset.selection.groups import Choice, SupportMixin, Units, is_constant, take_rows
-from ksubset.selection.neural.batches import Batches, Scaling, rows_of
-from ksubset.selection.neural.networks import check_outputs, new_network
+from ksubset.selection.neural.batches import Scaling
+from ksubset.selection.neural.networks import check_outputs, device_of, new_network
 from ksubset.selection.neural.targets import Data, Target, target_of, task_of
 from ksubset.selection.neural.training import Recipe, Training, clipped
 from ksubset.training import Checkpoint, load, save, seeded
@@ -168,9 +168,12 @@ class NeuralSubsetSelector(SupportMixin, BaseEstimator):  # type: ignore[misc]
             y: Targets `(N)` or `(N, m)`; a reconstruction takes none.
             sample_weight: `(N)`, how much each row counts.
         """
-        callbacks, device = listed_callbacks(self.callbacks), self._device()
+        callbacks, device = listed_callbacks(self.callbacks), device_of(self.device)
         saved = None if self.checkpoint is None else load(self.checkpoint)
-        recipe = self._recipe(saved)
+        recipe = Recipe(
+            self.steps, self.batch_size, self.learning_rate, self.logits_learning_rate, self.gradient_estimator,
+            self.num_samples, self._seed(saved),
+        )  # fmt: skip
         data, target, weights = self._check_data(X, y, sample_weight)
         choice = self._choice(data)
         scaling = Scaling.of(data, weights)
@@ -180,12 +183,8 @@ class NeuralSubsetSelector(SupportMixin, BaseEstimator):  # type: ignore[misc]
         goal = Data(scaling, is_constant(data)) if task == "reconstruction" else target_of(task, target, weights)
         with seeded(recipe.seed, device):
             network, logits = self._start(choice, goal)
-            training = Training(
-                recipe, choice, network, logits, goal, rows_of(data, scaling, device),
-                None if goal.encoded is None else goal.encoded.to(device),
-                Batches(data, goal.encoded, scaling.scale, weights, self.batch_size), device,
-            )  # fmt: skip
-            identity = {}
+            training = Training(recipe, choice, network, logits, goal, data, weights, scaling, device)
+            identity: dict[str, str] = {}
             if self.checkpoint is not None:
                 settings = self.get_params(deep=False) | {"random_state": recipe.seed}
                 settings = {name: value for name, value in settings.items() if name not in _NO_IDENTITY}
@@ -253,39 +252,6 @@ class NeuralSubsetSelector(SupportMixin, BaseEstimator):  # type: ignore[misc]
             _check_feature_names_in(self), together, max_columns,
         )  # fmt: skip
         return figure
-
-    def _recipe(self, saved: Checkpoint | None) -> Recipe:
-        estimator = LeaveOneOut() if self.gradient_estimator is None else self.gradient_estimator
-        if not isinstance(estimator, Estimator):
-            raise TypeError(
-                f"gradient_estimator: expected an estimator of ksubset.estimators or None, got {estimator!r}"
-            )
-        num_samples = check_integer("num_samples", self.num_samples, 1)
-        if num_samples < estimator.min_samples:
-            raise ValueError(
-                f"num_samples: expected {estimator.min_samples} or more, as {type(estimator).__name__} needs, "
-                f"got {num_samples}"
-            )
-        check_integer("batch_size", self.batch_size, 1)
-        return Recipe(
-            check_integer("steps", self.steps, 1),
-            check_positive("learning_rate", self.learning_rate),
-            check_positive("logits_learning_rate", self.logits_learning_rate),
-            deepcopy(estimator),  # because some remember what they have seen
-            num_samples,
-            self._seed(saved),
-        )
-
-    def _device(self) -> torch.device:
-        if self.device is None:
-            return torch.device("cuda" if torch.cuda.is_available() else "cpu")
-        try:
-            device = torch.device(self.device)
-            torch.empty(0, device=device)
-        # torch reports devices that it does not know and ones that are not there in these ways.
-        except (RuntimeError, TypeError, AssertionError, NotImplementedError) as error:
-            raise ValueError(f"device: expected a device that torch has, got {self.device!r} ({error})") from error
-        return device
 
     def _check_features(self, data: Any, *, reset: bool) -> Any:
         return validate_data(self, data, reset=reset, dtype=[np.float64, np.float32], accept_sparse="csr")

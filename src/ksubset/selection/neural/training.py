@@ -2,6 +2,7 @@
 
 import functools
 from collections.abc import Iterator, Mapping
+from copy import deepcopy
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,11 +12,12 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from ksubset.distributions import KSubset
-from ksubset.estimators import Estimator
+from ksubset.estimators import Estimator, LeaveOneOut
 from ksubset.nn import FeatureGate
 from ksubset.schedules import ExponentialSchedule
+from ksubset.selection.arguments import check_integer, check_positive
 from ksubset.selection.groups import Choice
-from ksubset.selection.neural.batches import Batches, Rows
+from ksubset.selection.neural.batches import Batches, Scaling, rows_of
 from ksubset.selection.neural.targets import Target
 from ksubset.training import Batch, JointTraining, Plan
 
@@ -52,24 +54,45 @@ class TrainingProgress:
     support: NDArray[np.bool_]
 
 
-@dataclass(frozen=True)
+@dataclass
 class Recipe:
-    """How to train.
+    """How to train, as the selector was told.
 
     Arguments:
         steps: Steps of the optimizer.
+        batch_size: Rows in a step.
         learning_rate, logits_learning_rate: Of the network and of the logits, at first.
-        estimator: Of the gradient for the logits.
-        num_samples: Subsets of each example in a step.
+        gradient_estimator: Of the gradient for the logits; None is `LeaveOneOut()`.
+        num_samples: Subsets of each row in a step.
         seed: Of the batches.
+
+    Raises:
+        TypeError, ValueError: An argument is of a wrong kind, or out of range; the message names it.
     """
 
     steps: int
+    batch_size: int
     learning_rate: float
     logits_learning_rate: float
-    estimator: Estimator
+    gradient_estimator: Estimator | None
     num_samples: int
     seed: int
+
+    def __post_init__(self) -> None:
+        given = self.gradient_estimator
+        if not isinstance(given, Estimator | None):
+            raise TypeError(f"gradient_estimator: expected an estimator of ksubset.estimators or None, got {given!r}")
+        # A copy, because some remember what they have seen.
+        self.estimator = LeaveOneOut() if given is None else deepcopy(given)
+        for name in ("num_samples", "batch_size", "steps"):
+            setattr(self, name, check_integer(name, getattr(self, name), 1))
+        for name in ("learning_rate", "logits_learning_rate"):
+            setattr(self, name, check_positive(name, getattr(self, name)))
+        if self.num_samples < (least := self.estimator.min_samples):
+            raise ValueError(
+                f"num_samples: expected {least} or more, as {type(self.estimator).__name__} needs, "
+                f"got {self.num_samples}"
+            )
 
 
 def clipped(rows: Tensor) -> Tensor:
@@ -88,9 +111,9 @@ class Training:
         network: Maps `(N, n)` to `(N, outputs)`; it is trained in place.
         logits: Of the free units, `(u)`, at first.
         target: What the network predicts.
-        rows: The data on the device.
-        truth: The encoded target `(N, ...)` on the device; None where it is the data.
-        batches: Which rows a step takes.
+        data: `(N, n)`, dense or sparse.
+        weights: Of the rows, `(N)`, above 0.
+        scaling: Of the columns.
         device: Where the training runs.
     """
 
@@ -101,20 +124,22 @@ class Training:
         network: nn.Module,
         logits: Tensor,
         target: Target,
-        rows: Rows,
-        truth: Tensor | None,
-        batches: Batches,
+        data: Any,
+        weights: NDArray[np.float64],
+        scaling: Scaling,
         device: torch.device,
     ) -> None:
         self.recipe, self.choice, self.target, self.device = recipe, choice, target, device
-        self._rows, self._truth, self._batches = rows, truth, batches
+        self._rows = rows_of(data, scaling, device)
+        self._truth = None if target.encoded is None else target.encoded.to(device)
+        self._batches = Batches(data, target.encoded, scaling.scale, weights, recipe.batch_size)
         free, size = len(choice.free), choice.size
         # All or none of the units is no choice.
         self.selecting = round(_SELECTING * recipe.steps) if 0 < size < free else 0
         """Steps after which the network is trained alone."""
         largest = max(size, min(_LARGEST, free // 2))
         # Masks regularise enough, and decaying weights would not learn what columns say only together.
-        decay = min(_WEIGHT_DECAY / batches.num_distinct, _MOST_DECAY / recipe.learning_rate)
+        decay = min(_WEIGHT_DECAY / self._batches.num_distinct, _MOST_DECAY / recipe.learning_rate)
         plan = Plan(
             recipe.steps,
             selector={"lr": recipe.logits_learning_rate, "weight_decay": 0.0},
