@@ -19,17 +19,19 @@ RIGHT = torch.where(X[:, 0] > 0, 2, 4)
 Y = X.gather(1, RIGHT[:, None]).squeeze(1)
 
 
-def start(estimator: Any = None, **changes: Any) -> tuple[JointTraining, Callable[[], Batch]]:
+def start(
+    estimator: Any = None, device: torch.device | str = "cpu", **changes: Any
+) -> tuple[JointTraining, Callable[[], Batch]]:
     """The toy application: a head that sees its input, and a network that sees one column of it."""
     settings = {"lr": 2e-2}
     plan = Plan(**{"rounds": 300, "selector": settings, "network": settings, "num_samples": 8, **changes})
-    head = SubsetHead(1, nn.Sequential(nn.Linear(6, 32), nn.ReLU(), nn.Linear(32, 6)))
-    network = nn.Sequential(nn.Linear(6, 16), nn.ReLU(), nn.Dropout(0.05), nn.Linear(16, 1))
+    head = SubsetHead(1, nn.Sequential(nn.Linear(6, 32), nn.ReLU(), nn.Linear(32, 6))).to(device)
+    network = nn.Sequential(nn.Linear(6, 16), nn.ReLU(), nn.Dropout(0.05), nn.Linear(16, 1)).to(device)
     training = JointTraining(head, network, LeaveOneOut() if estimator is None else estimator, plan)
 
     def draw() -> Batch:
         rows = torch.randint(len(X), (128,), generator=training.generator)
-        x, y = X[rows], Y[rows]
+        x, y = X[rows].to(device), Y[rows].to(device)
         return Batch(lambda z: (network(z * x).squeeze(-1) - y).square(), (x,))
 
     return training, draw
@@ -38,12 +40,12 @@ def start(estimator: Any = None, **changes: Any) -> tuple[JointTraining, Callabl
 TUNED: dict[str, Any] = {"selecting": 200, "cosine": True, "size": ExponentialSchedule(4, 1, 0.5)}
 
 
-def test_a_toy_application_learns() -> None:
-    with seeded(0):
-        training, draw = start(**TUNED)
+def test_a_toy_application_learns(device: torch.device) -> None:
+    with seeded(0, device):
+        training, draw = start(device=device, **TUNED)
         losses = [training.mean_loss() for step in training.run(draw) if step % 50 == 0]
     assert losses[-1] < 0.1 * losses[0]
-    assert (training.selector(X).mode.argmax(-1) == RIGHT).float().mean() > 0.95
+    assert (training.selector(X.to(device)).mode.cpu().argmax(-1) == RIGHT).float().mean() > 0.95
 
 
 class Stateful(LeaveOneOut):
@@ -61,17 +63,17 @@ class Stateful(LeaveOneOut):
 
 
 @pytest.mark.parametrize("killed", [0, 1, 77, 200, 250, 300])
-def test_a_killed_training_ends_bit_for_bit_the_same(killed: int) -> None:
-    with seeded(0):
-        whole, draw = start(Stateful(), **TUNED)
+def test_a_killed_training_ends_bit_for_bit_the_same(killed: int, device: torch.device) -> None:
+    with seeded(0, device):
+        whole, draw = start(Stateful().to(device), device, **TUNED)
         state, losses = {name: value.clone() for name, value in whole.state_dict().items()}, []
         for step in whole.run(draw):
             if step % 50 == 0:
                 losses.append(whole.mean_loss())
             if step == killed:
                 state = {name: value.clone() for name, value in whole.state_dict().items()}
-    with seeded(1):
-        resumed, draw = start(Stateful(), **TUNED)
+    with seeded(1, device):
+        resumed, draw = start(Stateful().to(device), device, **TUNED)
         # What it has done before does not matter.
         resumed.step(draw())
         resumed.load_state_dict(state)
@@ -224,9 +226,30 @@ def test_random_numbers_are_left_alone() -> None:
         ({"num_samples": 0}, "num_samples must be 1 or more, got 0"),
         ({"steps_per_round": 0}, "steps_per_round must be 1 or more, got 0"),
         ({"selecting": 301}, "selecting must be between 0 and rounds, 300, got 301"),
-        ({"annealing": -1}, "annealing must be 0 or more, got -1"),
+        ({"annealing": 0}, "annealing must be above 0, got 0"),
     ],
 )
-def test_plans_that_are_none(change: dict[str, Any], message: str) -> None:
+def test_plans_that_are_no_plan(change: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         start(**change)
+
+
+def test_arguments_that_do_not_fit() -> None:
+    plan = Plan(1, selector={}, network={})
+    for estimator in (LeaveOneOut, None):
+        with pytest.raises(TypeError, match="estimator must be an instance of Estimator, such as"):
+            JointTraining(FeatureGate(3, 1), nn.Identity(), estimator, plan)  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="selector must have parameters, got SubsetHead"):
+        JointTraining(SubsetHead(1, nn.Identity()), nn.Identity(), LeaveOneOut(), plan)
+    with pytest.raises(ValueError, match=r"plan\.size must end with the k of the selector, 1, got 2"):
+        start(size=ExponentialSchedule(4, 2))
+
+
+def test_a_selector_alone() -> None:
+    """Nothing but logits is trained, on losses that nobody can differentiate."""
+    gate = FeatureGate(6, 2)
+    training = JointTraining(
+        gate, nn.Identity(), LeaveOneOut(), Plan(200, selector={"lr": 0.1}, network={}, num_samples=8)
+    )
+    list(training.run(lambda: Batch(lambda z: [float(row[1] + row[4] != 2) for row in z])))
+    assert gate().mode.tolist() == [0, 1, 0, 0, 1, 0]

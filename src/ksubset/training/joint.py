@@ -32,8 +32,7 @@ class Plan:
         selecting: Rounds of the first phase, which trains both; after it the network alone is trained, on the likeliest
             subsets. By default all.
         tuning: Settings of the optimizer that replace the network's in that second phase.
-        size: Of the subsets, over the progress of the selection; by default always the selector's `k`, which it must
-            end with.
+        size: Of the subsets, over the progress of the selection, to the selector's `k`, which is the default throughout.
         annealing: Rounds until the progress is 1, where schedules end; by default it is so in the last round of the
             selection.
         cosine: Whether learning rates fall to 0 along a cosine, the selector's over the selection, the network's over
@@ -64,8 +63,8 @@ class Plan:
                 raise ValueError(f"{name} must be 1 or more, got {getattr(self, name)}")
         if self.selecting is not None and not 0 <= self.selecting <= self.rounds:
             raise ValueError(f"selecting must be between 0 and rounds, {self.rounds}, got {self.selecting}")
-        if self.annealing is not None and self.annealing < 0:
-            raise ValueError(f"annealing must be 0 or more, got {self.annealing}")
+        if self.annealing is not None and self.annealing <= 0:
+            raise ValueError(f"annealing must be above 0, got {self.annealing}")
 
 
 @dataclass(frozen=True)
@@ -100,6 +99,10 @@ class JointTraining:
             [0, 1], always the same one if it has a state or parameters.
         plan: How to train.
 
+    Raises:
+        TypeError: `estimator` is neither.
+        ValueError: The selector has no parameters, or a `k` that the sizes of the plan do not end with.
+
     Attributes:
         steps: Number of steps made.
         generator: On the CPU, for what the application draws, such as the order of its batches; a part of the state.
@@ -130,8 +133,19 @@ class JointTraining:
     ) -> None:
         self.selector: Any = selector
         self.network, self.plan = network, plan
+        if isinstance(estimator, type) or not callable(estimator):
+            raise TypeError(
+                "estimator must be an instance of Estimator, such as LeaveOneOut(), or a function that gives one, got "
+                f"{estimator!r}"
+            )
+        if plan.size is not None and plan.size.rounded(1.0) != self.selector.k:
+            raise ValueError(
+                f"plan.size must end with the k of the selector, {self.selector.k}, got {plan.size.rounded(1.0)}"
+            )
         self._estimator_at = (lambda _: estimator) if isinstance(estimator, Estimator) else estimator
         self._selector_parameters = [*selector.parameters(), *self._estimator_at(0.0).parameters()]
+        if not self._selector_parameters:
+            raise ValueError(f"selector must have parameters, got {selector!r}")
         self._device = self._selector_parameters[0].device
         self.selecting = plan.rounds if plan.selecting is None else plan.selecting
         """Rounds of the first phase."""

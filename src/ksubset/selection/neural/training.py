@@ -148,7 +148,7 @@ class Training:
             num_samples=recipe.num_samples,
             selecting=self.selecting,
             size=ExponentialSchedule(largest, size, _UNTIL) if self.selecting else None,
-            annealing=self.selecting,
+            annealing=self.selecting or None,
             cosine=True,
             optimizer=torch.optim.AdamW,
             seed=recipe.seed,
