@@ -32,7 +32,7 @@ class Plan:
         selecting: Rounds of the first phase, which trains both; after it the network alone is trained, on the likeliest
             subsets. By default all.
         tuning: Settings of the optimizer that replace the network's in that second phase.
-        size: Of the subsets, over the progress of the selection, to the selector's `k`, which is the default throughout.
+        size: Of the subsets, over the progress of the selection, to the `k` of the selector, its default throughout.
         annealing: Rounds until the progress is 1, where schedules end; by default it is so in the last round of the
             selection.
         cosine: Whether learning rates fall to 0 along a cosine, the selector's over the selection, the network's over
