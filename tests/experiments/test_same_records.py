@@ -36,5 +36,5 @@ def test_differences_are_printed(
     assert [line.removeprefix(f"{path.name}: ").split(":")[0] for line in lines] == [
         "extra", "history[2].loss", "selected[0]",
     ]  # fmt: skip
-    assert last == "1 records compared, 3 differences"
+    assert last == "1 records compared, 4 differences"
     assert main(str(tmp_path), str(tmp_path)) == 1
