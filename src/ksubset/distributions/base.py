@@ -11,7 +11,7 @@ __all__ = ["SubsetDistribution"]
 
 
 class SubsetDistribution(Distribution, abc.ABC):
-    r"""A distribution over subsets of n items, vectors z of zeros and ones, :math:`p(z) \propto \exp\langle w, z\rangle`.
+    r"""A distribution over vectors z of n zeros and ones, with :math:`p(z) \propto \exp\langle w, z\rangle`.
 
     The subsets that may occur are the subclass's own; on them the distribution is an exponential family with the logits
     w, so that its mean is the gradient of the log normaliser, and the score is :math:`z - E[z]`. An estimator uses
