@@ -33,7 +33,7 @@ def ours(data: datasets.DataSplit, config: RunConfig) -> Callable[[], object]:
     """An epoch of the runner, its validation included."""
     task = tasks.find(config.task)(data.side, data.num_classes)
     training = Training(config, data, task, device())
-    return functools.partial(training.epoch, 1, lambda: False)
+    return functools.partial(training.epoch, lambda: False)
 
 
 def plain(data: datasets.DataSplit, config: RunConfig) -> Callable[[], object]:

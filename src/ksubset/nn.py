@@ -46,10 +46,10 @@ class FeatureGate(nn.Module):
             raise TypeError(f"n must be an integer, got {n!r}")
         if n < 1:
             raise ValueError(f"n must be 1 or more, got {n}")
-        self.logits = nn.Parameter(torch.zeros(int(n), device=device, dtype=dtype))
+        self.logits: nn.Parameter = nn.Parameter(torch.zeros(int(n), device=device, dtype=dtype))
         check_size(self.logits, k)
-        self.k = int(k)
-        self.validate_args = validate_args
+        self.k: int = int(k)
+        self.validate_args: bool | None = validate_args
 
     def forward(self) -> KSubset:
         return KSubset(self.k, self.logits, validate_args=self.validate_args)

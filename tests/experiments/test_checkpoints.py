@@ -21,13 +21,14 @@ import torch
 from torch import Tensor
 
 from ksubset._support import files
-from ksubset.experiments import checkpoints, datasets, records, runner, training
+from ksubset.experiments import checkpoints, datasets, records, runner
 from ksubset.experiments.checkpoints import Checkpoint
 from ksubset.experiments.config import RunConfig
 from ksubset.experiments.methods import METHODS
 from ksubset.experiments.records import Record
 from ksubset.experiments.tasks import TASKS
 from ksubset.experiments.training import Training
+from ksubset.training import joint
 
 QUICK = RunConfig(dataset="digits", epochs=4, batch_size=256, selector_lr=5e-2, network_lr=1e-3)
 TINY = dataclasses.replace(QUICK, epochs=3, samples=2, batch_size=700)
@@ -266,28 +267,29 @@ def test_a_new_process_for_every_epoch_changes_nothing(tmp_path: Path, config: R
         return Training(config, datasets.load("digits"), TASKS[config.task](8, 10), torch.device("cpu"))
 
     def epoch(state: Training, number: int) -> dict[str, Any]:
-        entry = state.epoch(number, lambda: False)
+        entry = state.epoch(lambda: False)
         assert entry is not None
+        assert entry["epoch"] == number
         return {name: value for name, value in entry.items() if name != "seconds"}
 
     whole = start()
     expected = [epoch(whole, number) for number in (1, 2, 3)]
-    last = {name: value.clone() for name, value in whole.state_dict().items()}
+    last = {name: value.clone() for name, value in whole.joint.state_dict().items()}
 
     history: list[dict[str, Any]] = []
-    checkpoints.save(Checkpoint(history, 0.0, start().state_dict()), config, tmp_path)
+    checkpoints.save(Checkpoint(history, 0.0, start().joint.state_dict()), config, tmp_path)
     for number in (1, 2, 3):
         state = start()
         torch.rand(number)
         checkpoint = checkpoints.load(config, tmp_path)
         assert checkpoint is not None
         assert (checkpoint.history, checkpoint.seconds) == (history, 2.0 * len(history))
-        state.load_state_dict(checkpoint.state)
+        state.joint.load_state_dict(checkpoint.state)
         history.append(epoch(state, number))
-        checkpoints.save(Checkpoint(history, 2.0 * number, state.state_dict()), config, tmp_path)
+        checkpoints.save(Checkpoint(history, 2.0 * number, state.joint.state_dict()), config, tmp_path)
     assert history == expected
-    assert last.keys() == state.state_dict().keys()
-    assert [name for name, value in state.state_dict().items() if not torch.equal(value, last[name])] == []
+    assert last.keys() == state.joint.state_dict().keys()
+    assert [name for name, value in state.joint.state_dict().items() if not torch.equal(value, last[name])] == []
     assert len(list(tmp_path.iterdir())) == 2
 
 
@@ -369,6 +371,13 @@ def index(content: bytes) -> Callable[[Path], None]:
     return lambda folder: (folder / "checkpoint.json").write_bytes(content) and None
 
 
+def cut_history(folder: Path) -> None:
+    path = folder / "checkpoint.json"
+    fields = json.loads(path.read_bytes())
+    del fields["history"][-1]
+    path.write_text(json.dumps(fields))
+
+
 def of_another_run(folder: Path) -> None:
     config = dataclasses.replace(TINY, network_lr=2e-3)
     for path in run_until(config, folder.parents[1], 2).iterdir():
@@ -388,7 +397,8 @@ def of_another_run(folder: Path) -> None:
         (index(b"null"), "TypeError"),
         (index(b"{}"), "KeyError"),
         (index(b'{"state": 1}'), "TypeError"),
-        (of_another_run, "another configuration"),
+        (of_another_run, "another configuration, which differs in network_lr'"),
+        (cut_history, r"its history has 1 epochs, its tensors are epoch-2\.safetensors"),
     ],
 )
 def test_a_damaged_checkpoint_is_named(tmp_path: Path, damage: Callable[[Path], None], reason: str) -> None:
@@ -409,7 +419,7 @@ def test_a_damaged_checkpoint_is_named(tmp_path: Path, damage: Callable[[Path], 
 
 
 def without_logits(state: dict[str, Tensor]) -> None:
-    del state["logits"]
+    del state["selector.logits"]
 
 
 def with_more_layers(state: dict[str, Tensor]) -> None:
@@ -424,7 +434,13 @@ def with_more_parameters(state: dict[str, Tensor]) -> None:
     state["optimizer.99.exp_avg"] = torch.zeros(3)
 
 
-@pytest.mark.parametrize("change", [without_logits, with_more_layers, with_wider_layers, with_more_parameters])
+def with_another_estimator(state: dict[str, Tensor]) -> None:
+    state["estimator.slope.memory"] = torch.zeros(3)
+
+
+@pytest.mark.parametrize(
+    "change", [without_logits, with_more_layers, with_wider_layers, with_more_parameters, with_another_estimator]
+)
 def test_a_checkpoint_of_another_version_is_named(tmp_path: Path, change: Callable[[dict[str, Tensor]], None]) -> None:
     folder = run_until(TINY, tmp_path, 2)
     config = runner.resolve(TINY)
@@ -499,7 +515,7 @@ def test_one_thread_for_a_run(tmp_path: Path) -> None:
 
 def test_an_interrupt_loses_no_epoch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     steps, interrupts = 0, (2, 9, 16)
-    original = training.expectation
+    original = joint.expectation
 
     def expectation(*arguments: Any) -> Tensor:
         nonlocal steps
@@ -509,7 +525,7 @@ def test_an_interrupt_loses_no_epoch(tmp_path: Path, monkeypatch: pytest.MonkeyP
         return original(*arguments)
 
     # In the middle of the first epoch, of the second and of the third; five steps each, and those cut short go anew.
-    monkeypatch.setattr(training, "expectation", expectation)
+    monkeypatch.setattr(joint, "expectation", expectation)
     out = tmp_path / "interrupted"
     for finished in (0, 1, 2):
         with pytest.raises(KeyboardInterrupt):

@@ -19,7 +19,8 @@ def test_names_and_estimators() -> None:
 
 
 def test_the_temperature_falls_exponentially() -> None:
-    assert [at("gs", progress) for progress in (0, 1)] == [GumbelTopK(1.0), GumbelTopK(0.01)]
+    assert [at("gs", progress).temperature for progress in (0, 1)] == [1.0, 0.01]
+    assert not at("gs", 0.5).straight_through
     assert at("stgs", 0.5).straight_through
     assert at("stgs", 0.5).temperature == pytest.approx(0.1)
 
@@ -28,11 +29,6 @@ def test_what_remembers_is_one_for_a_run() -> None:
     run = methods.find("hybrid").prepare(RunConfig())
     assert run(0.0) is run(1.0)
     assert run(0.0) is not at("hybrid", 0.0)
-
-
-def test_the_step_of_implicit_maximum_likelihood_undoes_the_mean_over_examples() -> None:
-    assert at("imle", 0.0).beta == IMLE().beta
-    assert at("imle", 0.0, subsets_per="example", batch_size=64).beta == 64 * IMLE().beta
 
 
 def test_an_unknown_method_lists_the_known() -> None:

@@ -1,6 +1,7 @@
 import dataclasses
 import math
 import signal
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ from ksubset.experiments.config import SUBSETS_PER, RunConfig
 from ksubset.experiments.methods import METHODS
 from ksubset.experiments.tasks import TASKS
 from ksubset.experiments.training import Training
+from ksubset.training import seeded
 
 QUICK = RunConfig(dataset="digits", epochs=2, batch_size=256, selector_lr=5e-2, network_lr=1e-3)
 
@@ -102,10 +104,11 @@ def test_an_interrupt_leaves_a_usable_record(tmp_path: Path) -> None:
 
 
 def test_an_interrupt_before_the_first_epoch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def seeded(_: int) -> None:
+    def interrupted(*arguments: Any) -> AbstractContextManager[None]:
         signal.raise_signal(signal.SIGINT)
+        return seeded(*arguments)
 
-    monkeypatch.setattr(torch, "manual_seed", seeded)
+    monkeypatch.setattr(runner, "seeded", interrupted)
     with pytest.raises(KeyboardInterrupt):
         runner.run(QUICK, tmp_path)
     (record,) = records.read(tmp_path)

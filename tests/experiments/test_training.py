@@ -6,11 +6,13 @@ import pytest
 import torch
 from torch import Tensor
 
+from ksubset import KSubset
 from ksubset.experiments import datasets, runner, training
 from ksubset.experiments.config import PRECISIONS, SUBSETS_PER, RunConfig
 from ksubset.experiments.methods import METHODS
 from ksubset.experiments.tasks import TASKS
 from ksubset.experiments.training import Training
+from ksubset.training import joint
 
 CPU = torch.device("cpu")
 QUICK = RunConfig(dataset="digits", epochs=2, batch_size=256, selector_lr=5e-2, network_lr=1e-3)
@@ -23,8 +25,9 @@ def start(**knobs: Any) -> Training:
 
 
 def epoch(state: Training, number: int) -> dict[str, Any]:
-    entry = state.epoch(number, lambda: False)
+    entry = state.epoch(lambda: False)
     assert entry is not None
+    assert entry["epoch"] == number
     return entry
 
 
@@ -35,8 +38,8 @@ def parameters(state: Training) -> Tensor:
 def test_initial_logits_and_optimizer_are_the_papers() -> None:
     config = runner.resolve(RunConfig(dataset="digits"))
     state = Training(config, datasets.load("digits"), TASKS["classification"](8, 10), CPU)
-    torch.testing.assert_close(state.logits.detach(), torch.full((64,), math.log(10 / 54)))
-    selector, network = state.optimizer.param_groups
+    torch.testing.assert_close(state.gate.logits.detach(), torch.full((64,), math.log(10 / 54)))
+    selector, network = state.joint.optimizer.param_groups
     assert (selector["lr"], selector["betas"], selector["weight_decay"]) == (1e-2, (0.99, 0.999), 0)
     assert (network["lr"], network["betas"], network["weight_decay"]) == (1e-4, (0.9, 0.999), 1e-4)
 
@@ -62,13 +65,13 @@ def test_the_schedule_goes_from_its_start_to_its_end(
 @pytest.mark.parametrize("method", ["sfess-v", "simple"])
 def test_the_size_is_annealed_to_its_target(monkeypatch: pytest.MonkeyPatch, method: str) -> None:
     sizes = []
-    original = training.KSubset.sample
+    original = KSubset.sample
 
     def sample(self: Any, *arguments: Any, **options: Any) -> Any:
         sizes.append(self.k)
         return original(self, *arguments, **options)
 
-    monkeypatch.setattr(training.KSubset, "sample", sample)
+    monkeypatch.setattr(KSubset, "sample", sample)
     state = start(method=method, epochs=5, k=10, k_start=40, k_until=0.5)
     for number in range(1, 6):
         epoch(state, number)
@@ -82,7 +85,7 @@ def test_cosine_learning_rates_fall_over_what_is_trained() -> None:
     rates = []
     for number in range(1, 11):
         epoch(state, number)
-        rates.append([group["lr"] for group in state.optimizer.param_groups])
+        rates.append([group["lr"] for group in state.joint.optimizer.param_groups])
     selector, network = zip(*rates, strict=True)
     assert (selector[0], network[0]) == (5e-2, 1e-3)
     assert selector[4] == pytest.approx(5e-2 / 2)
@@ -98,7 +101,7 @@ def test_constant_learning_rates_stay() -> None:
     state = start()
     for number in (1, 2):
         epoch(state, number)
-        assert [group["lr"] for group in state.optimizer.param_groups] == [5e-2, 1e-3]
+        assert [group["lr"] for group in state.joint.optimizer.param_groups] == [5e-2, 1e-3]
 
 
 @pytest.mark.parametrize("lr_schedule", ["constant", "cosine"])
@@ -106,18 +109,18 @@ def test_constant_learning_rates_stay() -> None:
 def test_tuning_trains_the_network_alone(method: str, lr_schedule: str) -> None:
     state = start(method=method, epochs=4, tuning=0.5, lr_schedule=lr_schedule)
     for number in (1, 2):
-        logits = state.logits.detach().clone()
+        logits = state.gate.logits.detach().clone()
         assert epoch(state, number)["evaluations"] == len(state.train[0]) * 5
-        assert not torch.equal(state.logits.detach(), logits)
-    logits = state.logits.detach().clone()
+        assert not torch.equal(state.gate.logits.detach(), logits)
+    logits = state.gate.logits.detach().clone()
     # Adam walks on where a gradient is zero, by the momentum of those before.
-    moments = {name: value.clone() for name, value in state.optimizer.state[state.logits].items()}
+    moments = {name: value.clone() for name, value in state.joint.optimizer.state[state.gate.logits].items()}
     for number in (3, 4):
         weights = parameters(state)
         assert epoch(state, number)["evaluations"] == len(state.train[0])
         assert not torch.equal(parameters(state), weights)
-        assert torch.equal(state.logits.detach(), logits)
-        assert all(torch.equal(state.optimizer.state[state.logits][name], moments[name]) for name in moments)
+        assert torch.equal(state.gate.logits.detach(), logits)
+        assert all(torch.equal(state.joint.optimizer.state[state.gate.logits][name], moments[name]) for name in moments)
 
 
 def test_tuning_is_on_the_likeliest_pixels() -> None:
@@ -126,7 +129,7 @@ def test_tuning_is_on_the_likeliest_pixels() -> None:
         epoch(state, number)
     images, labels = state.train
     with torch.no_grad():
-        mask = torch.zeros(64).index_fill(0, state.logits.topk(10).indices, 1.0)
+        mask = torch.zeros(64).index_fill(0, state.gate.logits.topk(10).indices, 1.0)
         expected = state.task.loss(state.network(images, mask[None, None]), images, labels).mean().item()
     # One batch, whose loss is that before the step.
     assert epoch(state, 4)["loss"] == pytest.approx(expected, rel=1e-5)
@@ -157,9 +160,9 @@ def test_mixed_precision_changes_little(task: str) -> None:
     for precision in PRECISIONS:
         state = start(task=task, precision=precision)
         assert state.mixed == (precision == "mixed")
-        logits, weights = state.logits.detach().clone(), parameters(state)
+        logits, weights = state.gate.logits.detach().clone(), parameters(state)
         losses[precision] = [epoch(state, number)["loss"] for number in (1, 2)]
-        assert not torch.equal(state.logits.detach(), logits)
+        assert not torch.equal(state.gate.logits.detach(), logits)
         assert not torch.equal(parameters(state), weights)
         assert parameters(state).dtype == torch.float32
     # The same subsets and the same dropout in both, so that rounding alone makes the difference.
@@ -176,18 +179,18 @@ def test_without_the_hardware_mixed_precision_is_float32(monkeypatch: pytest.Mon
 def test_an_interrupt_ends_an_epoch_between_two_steps() -> None:
     state = start()
     answers = iter([False, False, True])
-    assert state.epoch(1, lambda: next(answers)) is None
-    steps = {int(moments["step"]) for moments in state.optimizer.state.values()}
+    assert state.epoch(lambda: next(answers)) is None
+    steps = {int(moments["step"]) for moments in state.joint.optimizer.state.values()}
     assert steps == {2}
 
 
 def test_a_gradient_that_breaks_is_a_divergence(monkeypatch: pytest.MonkeyPatch) -> None:
-    state, original = start(), training.expectation
+    state, original = start(), joint.expectation
 
     def broken(*arguments: Any) -> Tensor:
         # A root at 0, whose slope is infinite: the losses stay finite, and only the count of broken gradients tells.
-        return original(*arguments) + (state.logits - state.logits.detach()).sum().sqrt()
+        return original(*arguments) + (state.gate.logits - state.gate.logits.detach()).sum().sqrt()
 
-    monkeypatch.setattr(training, "expectation", broken)
+    monkeypatch.setattr(joint, "expectation", broken)
     with pytest.raises(FloatingPointError, match=r"-digits-.* diverged in epoch 1 .*selector_lr \(0\.05\)"):
         epoch(state, 1)

@@ -113,10 +113,11 @@ class ConditionalBernoulli(SubsetDistribution):
         return sized(self._parts)
 
     @_derived
-    def logits(self) -> Tensor:  # type: ignore[override]
+    def logits(self) -> Tensor:
         if self._base is not None:
-            return self._base.logits.expand(self._extended_shape())
-        probs = self.probs
+            logits: Tensor = self._base.logits
+            return logits.expand(self._extended_shape())
+        probs: Tensor = self.probs
         inside = (probs > 0) & (probs < 1)
         # The unused branch must have a finite gradient, or masking it would give 0 * inf.
         theta = torch.where(inside, probs, 0.5)
@@ -126,7 +127,8 @@ class ConditionalBernoulli(SubsetDistribution):
     @_derived
     def probs(self) -> Tensor:
         """The parameters of the independent draws, `(*B, n)`; NOT the inclusion probabilities."""
-        return self.logits.sigmoid() if self._base is None else self._base.probs.expand(self._extended_shape())
+        probs: Tensor = self.logits.sigmoid() if self._base is None else self._base.probs
+        return probs.expand(self._extended_shape())
 
     def _shown(self) -> str:
         name = "logits" if "logits" in self._root.__dict__ else "probs"

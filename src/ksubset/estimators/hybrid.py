@@ -220,7 +220,8 @@ class Hybrid(Estimator):
         if not (torch.is_grad_enabled() and dist.logits.requires_grad):
             return f(sample).mean(0)
         loss, slope = self.slope(f, sample, dist)
-        return loss.mean(0) + self._correction(loss.detach(), sample, slope, dist)
+        value: Tensor = loss.mean(0) + self._correction(loss.detach(), sample, slope, dist)
+        return value
 
     def _correction(self, loss: Tensor, sample: Tensor, slope: Tensor, dist: SubsetDistribution) -> Tensor:
         """Zero, with the estimate as its gradient: `(S, *B)`, `(S, *B, n)` twice -> `(*B)`."""

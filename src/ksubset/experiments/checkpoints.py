@@ -15,6 +15,7 @@ from torch import Tensor
 
 from ksubset._support import files
 from ksubset._support.extras import require
+from ksubset._support.identity import differences
 from ksubset.experiments.config import RunConfig
 
 __all__ = ["Checkpoint", "exclusive", "load", "remove", "save"]
@@ -29,7 +30,7 @@ class Checkpoint:
     Arguments:
         history: the entries of the finished epochs.
         seconds: wall-clock time spent on them, loading included.
-        state: as of :meth:`ksubset.experiments.training.Training.state_dict`.
+        state: as of :meth:`ksubset.training.JointTraining.state_dict`.
     """
 
     history: list[dict[str, Any]]
@@ -70,7 +71,7 @@ def save(checkpoint: Checkpoint, config: RunConfig, folder: Path) -> None:
     tensors = require("safetensors.torch").save(
         {name: tensor.cpu().contiguous() for name, tensor in checkpoint.state.items()}
     )
-    name = f"epoch-{len(checkpoint.history)}.safetensors"
+    name = _tensors(len(checkpoint.history))
     files.write(folder / name, tensors)
     index = {
         "config": dataclasses.asdict(config),
@@ -83,6 +84,10 @@ def save(checkpoint: Checkpoint, config: RunConfig, folder: Path) -> None:
     for path in folder.glob("*.safetensors"):
         if path.name != name:
             path.unlink()
+
+
+def _tensors(epochs: int) -> str:
+    return f"epoch-{epochs}.safetensors"
 
 
 def load(config: RunConfig, folder: Path) -> Checkpoint | None:
@@ -100,8 +105,12 @@ def load(config: RunConfig, folder: Path) -> Checkpoint | None:
         tensors = (folder / index["state"]).read_bytes()
         if hashlib.sha256(tensors).hexdigest() != index["sha256"]:
             raise ValueError(f"{index['state']} has another checksum")
-        if index["config"] != dataclasses.asdict(config):
-            raise ValueError("it belongs to another configuration")
+        if index["state"] != _tensors(len(index["history"])):
+            raise ValueError(f"its history has {len(index['history'])} epochs, its tensors are {index['state']}")
+        # A knob that came with a later version has its default, as in the name of the run.
+        theirs = {field.name: field.default for field in dataclasses.fields(config)} | index["config"]
+        if differing := differences(dataclasses.asdict(config), theirs):
+            raise ValueError(f"it belongs to another configuration, which differs in {', '.join(differing)}")
         return Checkpoint(index["history"], index["seconds"], require("safetensors.torch").load(tensors))
     # A file of another kind fails in one of these ways: no JSON, not a mapping, missing fields, a missing file.
     except (ValueError, TypeError, KeyError, OSError) as error:

@@ -22,6 +22,7 @@ from ksubset.experiments.checkpoints import Checkpoint
 from ksubset.experiments.config import RunConfig
 from ksubset.experiments.records import Record
 from ksubset.experiments.training import Training
+from ksubset.training import seeded
 
 __all__ = ["Monitor", "Progress", "resolve", "run"]
 
@@ -90,15 +91,14 @@ def run(
     task = tasks.find(config.task)(data.side, data.num_classes)
     with (
         checkpoints.exclusive(out, config) as folder,
-        torch.random.fork_rng(devices=range(torch.cuda.device_count())),
         _Interrupt() as interrupt,
+        seeded(config.seed, device),
     ):
-        torch.manual_seed(config.seed)
         training = Training(config, data, task, device)
         history: list[dict[str, Any]] = []
         if (found := checkpoints.load(config, folder)) is not None:
             try:
-                training.load_state_dict(found.state)
+                training.joint.load_state_dict(found.state)
             except (LookupError, RuntimeError) as error:  # whole, as its checksum says, but not of this code
                 raise ValueError(
                     f"{folder}: expected a checkpoint of this version of ksubset, got {error!r}; delete the folder "
@@ -107,8 +107,8 @@ def run(
             history, start = found.history, start - found.seconds
         while len(history) < config.epochs:
             # An epoch that is cut short leaves the training behind, somewhere between two epochs.
-            last = {name: value.clone() for name, value in training.state_dict().items()}
-            entry = training.epoch(len(history) + 1, lambda: interrupt.requested)
+            last = {name: value.clone() for name, value in training.joint.state_dict().items()}
+            entry = training.epoch(lambda: interrupt.requested)
             if entry is None:
                 checkpoints.save(Checkpoint(history, time.perf_counter() - start, last), config, folder)
                 break
@@ -119,7 +119,7 @@ def run(
             if monitor is not None:
                 monitor(training, entry)
             if len(history) % checkpoint_every == 0 and len(history) < config.epochs:
-                checkpoint = Checkpoint(history, time.perf_counter() - start, training.state_dict())
+                checkpoint = Checkpoint(history, time.perf_counter() - start, training.joint.state_dict())
                 checkpoints.save(checkpoint, config, folder)
         finished = len(history) == config.epochs
         pictures = training.pictures()

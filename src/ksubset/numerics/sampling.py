@@ -109,12 +109,13 @@ def sampling_table(
         if r % every == 0:
             kept.append(row)
 
-    open_places, share = (least - number).clamp(min=0), None
+    open_places = (least - number).clamp(min=0)
+    share: Tensor | None = None
     if price is not None:
-        r = torch.arange(depth + 1, device=logits.device)
+        drawn = torch.arange(depth + 1, device=logits.device)
         charged = price if flipped is None else torch.where(flipped, -price, price)
-        allowed = (r >= open_places[:, None]) & (r <= (most - number)[:, None])
-        log_share = torch.stack(totals, -1) - torch.where(r == 0, 0.0, charged[:, None] * r)
+        allowed = (drawn >= open_places[:, None]) & (drawn <= (most - number)[:, None])
+        log_share = torch.stack(totals, -1) - charged[:, None] * drawn
         share = torch.softmax(torch.where(allowed, log_share, -math.inf), -1)
     place = torch.arange(depth, device=logits.device)
     first = is_certain.to(torch.int8).sort(dim=-1, descending=True, stable=True).indices[:, :depth]

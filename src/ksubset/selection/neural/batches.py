@@ -92,7 +92,6 @@ class Batches:
         scale: `(n)`, of the columns.
         weights: `(N)`, above 0.
         size: Rows in a batch, B; there may be fewer in the data.
-        seed: Of the draws.
     """
 
     def __init__(
@@ -102,7 +101,6 @@ class Batches:
         scale: NDArray[np.float64],
         weights: NDArray[np.float64],
         size: int,
-        seed: int,
     ) -> None:
         directions = np.random.default_rng(0)
         direction = directions.standard_normal(data.shape[1]) / scale
@@ -116,11 +114,10 @@ class Batches:
         self._order = torch.from_numpy(order)
         self._ends = torch.from_numpy(np.cumsum(weights[order]))
         self.size = size
-        self.generator = Generator().manual_seed(seed)
 
-    def draw(self) -> Tensor:
+    def draw(self, generator: Generator) -> Tensor:
         """Indices of rows, `(B)`."""
-        inside = torch.rand(self.size, dtype=torch.float64, generator=self.generator)
+        inside = torch.rand(self.size, dtype=torch.float64, generator=generator)
         places = (torch.arange(self.size) + inside) / self.size * self._ends[-1]
         found = torch.searchsorted(self._ends, places, right=True)
         return self._order[found.clamp(max=len(self._order) - 1)]

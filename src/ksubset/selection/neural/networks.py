@@ -1,4 +1,4 @@
-"""Networks for selectors: the user's, or a perceptron."""
+"""Networks for selectors, the user's or a perceptron, and where they are trained."""
 
 import itertools
 from collections.abc import Sequence
@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from ksubset.selection.arguments import check_integer
 
-__all__ = ["check_outputs", "new_network"]
+__all__ = ["check_outputs", "device_of", "new_network"]
 
 
 def new_network(module: Any, hidden: Any, num_inputs: int, num_outputs: int) -> nn.Module:
@@ -65,3 +65,20 @@ def check_outputs(network: nn.Module, num_inputs: int, num_outputs: int, argumen
     found = tuple(outputs.shape) if isinstance(outputs, Tensor) else type(outputs).__name__
     if found != (2, num_outputs):
         raise ValueError(f"{argument}: {expected}, got {found} for N = 2")
+
+
+def device_of(device: Any) -> torch.device:
+    """The device of a name; of None the GPU if CUDA has one, else the CPU.
+
+    Raises:
+        ValueError: torch has no such device.
+    """
+    if device is None:
+        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    try:
+        found = torch.device(device)
+        torch.empty(0, device=found)
+    # torch reports devices that it does not know and ones that are not there in these ways.
+    except (RuntimeError, TypeError, AssertionError, NotImplementedError) as error:
+        raise ValueError(f"device: expected a device that torch has, got {device!r} ({error})") from error
+    return found

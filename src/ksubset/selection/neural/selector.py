@@ -6,7 +6,6 @@ from copy import deepcopy
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import joblib
 import numpy as np
 import torch
 from numpy.typing import NDArray
@@ -26,15 +25,16 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from torch import Tensor, nn
 
 from ksubset._support.extras import require
-from ksubset.estimators import Estimator, LeaveOneOut
+from ksubset.estimators import Estimator
 from ksubset.selection._sklearn import check_feature_names_in, check_sample_weight
-from ksubset.selection.arguments import check_integer, check_positive, listed_callbacks, notify
+from ksubset.selection.arguments import check_integer, listed_callbacks, notify
 from ksubset.selection.co_inclusion import CoInclusion, joint_probabilities, likeliest
 from ksubset.selection.groups import FeatureGroups, SubsetSpace, SupportMixin, is_constant, take_rows
-from ksubset.selection.neural.batches import Batches, Scaling, rows_of
-from ksubset.selection.neural.networks import check_outputs, new_network
+from ksubset.selection.neural.batches import Scaling
+from ksubset.selection.neural.networks import check_outputs, device_of, new_network
 from ksubset.selection.neural.targets import Data, Target, target_of, task_of
-from ksubset.selection.neural.training import Recipe, Training, clipped, load, save, seeded
+from ksubset.selection.neural.training import Recipe, Training, clipped
+from ksubset.training import Checkpoint, load, save, seeded
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -42,6 +42,9 @@ if TYPE_CHECKING:
 __all__ = ["NeuralSubsetSelector"]
 
 _CHUNK = 1024
+# Arguments that may differ where a fit goes on from its checkpoint: what is told, and when it ends, changes no step; a
+# file may have been moved, and so may a training, to another device; and modules count as what was made of them.
+_NO_IDENTITY = {"verbose", "callbacks", "checkpoint", "device", "module", "gradient_estimator"}
 
 
 def _classifies(self: "NeuralSubsetSelector") -> bool:
@@ -166,37 +169,39 @@ class NeuralSubsetSelector(SupportMixin, BaseEstimator):  # type: ignore[misc]
             y: Targets `(N)` or `(N, m)`; a reconstruction takes none.
             sample_weight: `(N)`, how much each row counts.
         """
-        callbacks, recipe, device = listed_callbacks(self.callbacks), self._recipe(), self._device()
+        callbacks, device = listed_callbacks(self.callbacks), device_of(self.device)
+        saved = None if self.checkpoint is None else load(self.checkpoint)
+        recipe = Recipe(
+            self.steps, self.batch_size, self.learning_rate, self.logits_learning_rate, self.gradient_estimator,
+            self.num_samples, self._seed(saved),
+        )  # fmt: skip
         data, target, weights = self._check_data(X, y, sample_weight)
-        choice = self._choice(data)
+        space = self._space(data)
         scaling = Scaling.of(data, weights)
         task = task_of(self.task, target)
         if task == "reconstruction" and hasattr(data, "tocsr"):
             raise TypeError("X: expected dense data for a reconstruction, as what it predicts is, got sparse data")
         goal = Data(scaling, is_constant(data)) if task == "reconstruction" else target_of(task, target, weights)
-        saved = self._saved()
-        seed = self._seed(saved)
-        with seeded(device, seed):
-            network, logits = self._start(choice, goal)
-            training = Training(
-                recipe, choice, network, logits, goal, rows_of(data, scaling, device),
-                None if goal.encoded is None else goal.encoded.to(device),
-                Batches(data, goal.encoded, scaling.scale, weights, self.batch_size, seed), device,
-            )  # fmt: skip
-            fingerprint = ""
+        with seeded(recipe.seed, device):
+            network, logits = self._start(space, goal)
+            training = Training(recipe, space, network, logits, goal, data, weights, scaling, device)
+            identity: dict[str, str] = {}
             if self.checkpoint is not None:
-                fingerprint = self._fingerprint(data, target, weights, task, network, logits)
+                settings = self.get_params(deep=False) | {"random_state": recipe.seed}
+                settings = {name: value for name, value in settings.items() if name not in _NO_IDENTITY}
+                identity = training.joint.identity(**settings, X=data, y=target, sample_weight=weights)
                 if saved is not None:
-                    self._resume(training, saved, fingerprint, seed)
-            self._run(training, callbacks, fingerprint, seed)
+                    saved.check(identity)
+                    training.load_state_dict(saved.state["training"])
+            self._run(training, callbacks, identity)
         self.support_ = training.support()
         self.n_features_ = int(self.support_.sum())
-        self.inclusion_probabilities_ = choice.to_columns(training.inclusion())
-        self.task_, self.module_, self.n_steps_ = task, network.cpu().eval(), training.step
+        self.inclusion_probabilities_ = space.to_columns(training.inclusion())
+        self.task_, self.module_, self.n_steps_ = task, network.cpu().eval(), training.joint.steps
         self.history_ = {name: np.array(values) for name, values in training.history.items()}
         self._target: Any = goal
-        self._scaling, self._logits = scaling, training.logits.detach().cpu()
-        self._size, self._owners, self._selecting = choice.size, choice.group_index(), training.selecting
+        self._scaling, self._logits = scaling, training.logits.cpu()
+        self._size, self._group_index, self._selecting = space.size, space.group_index(), training.selecting
         # What is left of the training would only make pickles larger.
         goal.encoded = None
         self.module_.zero_grad()
@@ -220,7 +225,7 @@ class NeuralSubsetSelector(SupportMixin, BaseEstimator):  # type: ignore[misc]
         check_integer("max_columns", max_columns, 1)
         columns = likeliest(self.inclusion_probabilities_, self.support_, max_columns)
         columns = columns[self.inclusion_probabilities_[columns] > 0]
-        joint = joint_probabilities(self._logits.double(), self._size, self._owners, columns)
+        joint = joint_probabilities(self._logits.double(), self._size, self._group_index, columns)
         return CoInclusion(columns, check_feature_names_in(self)[columns], joint, None)
 
     def plot(self, *, max_columns: int = 20) -> "Figure":
@@ -249,38 +254,6 @@ class NeuralSubsetSelector(SupportMixin, BaseEstimator):  # type: ignore[misc]
         )  # fmt: skip
         return figure
 
-    def _recipe(self) -> Recipe:
-        estimator = LeaveOneOut() if self.gradient_estimator is None else self.gradient_estimator
-        if not isinstance(estimator, Estimator):
-            raise TypeError(
-                f"gradient_estimator: expected an estimator of ksubset.estimators or None, got {estimator!r}"
-            )
-        num_samples = check_integer("num_samples", self.num_samples, 1)
-        if num_samples < estimator.min_samples:
-            raise ValueError(
-                f"num_samples: expected {estimator.min_samples} or more, as {type(estimator).__name__} needs, "
-                f"got {num_samples}"
-            )
-        check_integer("batch_size", self.batch_size, 1)
-        return Recipe(
-            check_integer("steps", self.steps, 1),
-            check_positive("learning_rate", self.learning_rate),
-            check_positive("logits_learning_rate", self.logits_learning_rate),
-            deepcopy(estimator),  # because some remember what they have seen
-            num_samples,
-        )
-
-    def _device(self) -> torch.device:
-        if self.device is None:
-            return torch.device("cuda" if torch.cuda.is_available() else "cpu")
-        try:
-            device = torch.device(self.device)
-            torch.empty(0, device=device)
-        # torch reports devices that it does not know and ones that are not there in these ways.
-        except (RuntimeError, TypeError, AssertionError, NotImplementedError) as error:
-            raise ValueError(f"device: expected a device that torch has, got {self.device!r} ({error})") from error
-        return device
-
     def _check_features(self, data: Any, *, reset: bool) -> Any:
         return validate_data(self, data, reset=reset, dtype=[np.float64, np.float32], accept_sparse="csr")
 
@@ -304,7 +277,7 @@ class NeuralSubsetSelector(SupportMixin, BaseEstimator):  # type: ignore[misc]
             target = None if target is None else target[rows]
         return data, target, weights
 
-    def _choice(self, data: Any) -> SubsetSpace:
+    def _space(self, data: Any) -> SubsetSpace:
         names = getattr(self, "feature_names_in_", None)
         units = FeatureGroups(is_constant(data), names, self.feature_groups, self.always_include, self.exclude)
         wanted = self.n_features_to_select
@@ -313,59 +286,32 @@ class NeuralSubsetSelector(SupportMixin, BaseEstimator):  # type: ignore[misc]
         units.check_sizes([int(wanted)], wanted)
         return units.space(int(wanted))
 
-    def _start(self, choice: SubsetSpace, target: Target) -> tuple[nn.Module, Tensor]:
+    def _start(self, space: SubsetSpace, target: Target) -> tuple[nn.Module, Tensor]:
         """The network and the logits at first."""
         if self.warm_start and hasattr(self, "module_"):
-            if len(self._logits) != len(choice.free):
+            if len(self._logits) != len(space.free):
                 raise ValueError(
                     f"warm_start: expected data with {len(self._logits)} columns or groups to choose from, as in the "
-                    f"last fit, got {len(choice.free)}"
+                    f"last fit, got {len(space.free)}"
                 )
             network, logits, argument = deepcopy(self.module_), self._logits, "warm_start"
         else:
-            network = new_network(self.module, self.hidden_layer_sizes, choice.num_columns, target.num_outputs)
-            logits, argument = torch.zeros(len(choice.free)), "module"
-        check_outputs(network, choice.num_columns, target.num_outputs, argument)
+            network = new_network(self.module, self.hidden_layer_sizes, space.num_columns, target.num_outputs)
+            logits, argument = torch.zeros(len(space.free)), "module"
+        check_outputs(network, space.num_columns, target.num_outputs, argument)
         return network, logits
 
-    def _saved(self) -> dict[str, Any] | None:
-        """What the checkpoint has, if it is there."""
-        if self.checkpoint is None or not Path(self.checkpoint).exists():
-            return None
-        return load(Path(self.checkpoint))
-
-    def _seed(self, saved: dict[str, Any] | None) -> int:
+    def _seed(self, saved: Checkpoint | None) -> int:
         if self.random_state is not None:
             return int(check_random_state(self.random_state).randint(2**31 - 1))
-        return int(np.random.default_rng().integers(2**31 - 1) if saved is None else saved["seed"])
+        return int(np.random.default_rng().integers(2**31 - 1) if saved is None else saved.state["seed"])
 
-    def _fingerprint(
-        self, data: Any, target: Any, weights: NDArray[np.float64], task: str, network: nn.Module, logits: Tensor
-    ) -> str:
-        """Of everything that the training depends on, the seed aside."""
-        names = (
-            "n_features_to_select", "num_samples", "steps", "batch_size", "learning_rate", "logits_learning_rate",
-            "feature_groups", "always_include", "exclude",
-        )  # fmt: skip
-        settings = [repr(getattr(self, name)) for name in names]
-        start = {name: value.cpu().numpy() for name, value in network.state_dict().items()}
-        how = (task, settings, repr(network), start, logits.numpy(), repr(self.gradient_estimator))
-        return str(joblib.hash((data, target, weights, how)))
-
-    def _resume(self, training: Training, saved: dict[str, Any], fingerprint: str, seed: int) -> None:
-        if saved["fingerprint"] != fingerprint or saved["seed"] != seed:
-            raise ValueError(
-                f"checkpoint: expected a file of the same data and settings, random_state included, got "
-                f"{self.checkpoint}, which is of others; delete it, or give another path"
-            )
-        training.load_state_dict(saved["state"])
-
-    def _run(self, training: Training, callbacks: list[Callable[[Any], Any]], fingerprint: str, seed: int) -> None:
+    def _run(self, training: Training, callbacks: list[Callable[[Any], Any]], identity: dict[str, str]) -> None:
         """Train until a callback or an interrupt ends it."""
         try:
             for progress in training.run():
                 if self.checkpoint is not None:
-                    save(Path(self.checkpoint), training, fingerprint, seed)
+                    save(self.checkpoint, {"training": training.state_dict(), "seed": training.recipe.seed}, identity)
                 if self.verbose > 0:
                     print(
                         f"[NeuralSubsetSelector] step {progress.step} of {progress.steps}: subsets of "
@@ -374,7 +320,7 @@ class NeuralSubsetSelector(SupportMixin, BaseEstimator):  # type: ignore[misc]
                 if notify(callbacks, progress):
                     break
         except KeyboardInterrupt:
-            if not training.step:
+            if not training.joint.steps:
                 raise
             warnings.warn("interrupted: the selector keeps the columns that are likeliest at present", stacklevel=3)
 

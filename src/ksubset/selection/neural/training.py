@@ -1,13 +1,9 @@
 """The training of a network together with the distribution of the columns that it sees."""
 
-import io
-import math
-import pickle
-import warnings
+import functools
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from copy import deepcopy
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -15,16 +11,17 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from ksubset._support.files import write
 from ksubset.distributions import KSubset
-from ksubset.estimators import Estimator, expectation
-from ksubset.numerics import top_k
+from ksubset.estimators import Estimator, LeaveOneOut
+from ksubset.nn import FeatureGate
 from ksubset.schedules import ExponentialSchedule
+from ksubset.selection.arguments import check_integer, check_positive
 from ksubset.selection.groups import SubsetSpace
-from ksubset.selection.neural.batches import Batches, Rows
+from ksubset.selection.neural.batches import Batches, Scaling, rows_of
 from ksubset.selection.neural.targets import Target
+from ksubset.training import Batch, JointTraining, Plan
 
-__all__ = ["Recipe", "Training", "TrainingProgress", "clipped", "load", "save", "seeded"]
+__all__ = ["Recipe", "Training", "TrainingProgress", "clipped"]
 
 # Share of the steps in which the columns are chosen; in the others the network is trained alone, on those chosen.
 _SELECTING = 0.6
@@ -57,22 +54,45 @@ class TrainingProgress:
     support: NDArray[np.bool_]
 
 
-@dataclass(frozen=True)
+@dataclass
 class Recipe:
-    """How to train.
+    """How to train, as the selector was told.
 
     Arguments:
         steps: Steps of the optimizer.
+        batch_size: Rows in a step.
         learning_rate, logits_learning_rate: Of the network and of the logits, at first.
-        estimator: Of the gradient for the logits.
-        num_samples: Subsets of each example in a step.
+        gradient_estimator: Of the gradient for the logits; None is `LeaveOneOut()`.
+        num_samples: Subsets of each row in a step.
+        seed: Of the batches.
+
+    Raises:
+        TypeError, ValueError: An argument is of a wrong kind, or out of range; the message names it.
     """
 
     steps: int
+    batch_size: int
     learning_rate: float
     logits_learning_rate: float
-    estimator: Estimator
+    gradient_estimator: Estimator | None
     num_samples: int
+    seed: int
+
+    def __post_init__(self) -> None:
+        given = self.gradient_estimator
+        if not isinstance(given, Estimator | None):
+            raise TypeError(f"gradient_estimator: expected an estimator of ksubset.estimators or None, got {given!r}")
+        # A copy, because some remember what they have seen.
+        self.estimator = LeaveOneOut() if given is None else deepcopy(given)
+        for name in ("num_samples", "batch_size", "steps"):
+            setattr(self, name, check_integer(name, getattr(self, name), 1))
+        for name in ("learning_rate", "logits_learning_rate"):
+            setattr(self, name, check_positive(name, getattr(self, name)))
+        if self.num_samples < (least := self.estimator.min_samples):
+            raise ValueError(
+                f"num_samples: expected {least} or more, as {type(self.estimator).__name__} needs, "
+                f"got {self.num_samples}"
+            )
 
 
 def clipped(rows: Tensor) -> Tensor:
@@ -87,50 +107,60 @@ class Training:
 
     Arguments:
         recipe: How to train.
-        choice: What subsets are made of.
+        space: What subsets are made of.
         network: Maps `(N, n)` to `(N, outputs)`; it is trained in place.
         logits: Of the free units, `(u)`, at first.
         target: What the network predicts.
-        rows: The data on the device.
-        truth: The encoded target `(N, ...)` on the device; None where it is the data.
-        batches: Which rows a step takes.
+        data: `(N, n)`, dense or sparse.
+        weights: Of the rows, `(N)`, above 0.
+        scaling: Of the columns.
         device: Where the training runs.
     """
 
     def __init__(
         self,
         recipe: Recipe,
-        choice: SubsetSpace,
+        space: SubsetSpace,
         network: nn.Module,
         logits: Tensor,
         target: Target,
-        rows: Rows,
-        truth: Tensor | None,
-        batches: Batches,
+        data: Any,
+        weights: NDArray[np.float64],
+        scaling: Scaling,
         device: torch.device,
     ) -> None:
-        self.recipe, self.choice, self.target, self.device = recipe, choice, target, device
-        self._rows, self._truth, self._batches = rows, truth, batches
-        self.network = network.to(device)
-        self.logits = logits.clone().to(device).requires_grad_()
-        self._decay = min(_WEIGHT_DECAY / batches.num_distinct, _MOST_DECAY / recipe.learning_rate)
-        self._optimizer = torch.optim.AdamW(
-            [
-                {"params": [self.logits], "lr": recipe.logits_learning_rate, "weight_decay": 0.0},
-                {"params": list(network.parameters()), "lr": recipe.learning_rate, "weight_decay": 0.0},
-            ],
-            fused=True,
-        )
-        free = len(choice.free)
-        # All or none of the units is no choice.
-        self.selecting = round(_SELECTING * recipe.steps) if 0 < choice.size < free else 0
+        self.recipe, self.space, self.target, self.device = recipe, space, target, device
+        self._rows = rows_of(data, scaling, device)
+        self._truth = None if target.encoded is None else target.encoded.to(device)
+        self._batches = Batches(data, target.encoded, scaling.scale, weights, recipe.batch_size)
+        free, size = len(space.free), space.size
+        # All or none of the groups is no choice.
+        self.selecting = round(_SELECTING * recipe.steps) if 0 < size < free else 0
         """Steps after which the network is trained alone."""
-        largest = max(choice.size, min(_LARGEST, free // 2))
-        self._size = ExponentialSchedule(largest, choice.size, _UNTIL) if self.selecting else None
-        owners = torch.from_numpy(choice.group_index())
-        self._owners = None if torch.equal(owners, torch.arange(free)) else owners.to(device)
+        largest = max(size, min(_LARGEST, free // 2))
+        # Masks regularise enough, and decaying weights would not learn what columns say only together.
+        decay = min(_WEIGHT_DECAY / self._batches.num_distinct, _MOST_DECAY / recipe.learning_rate)
+        plan = Plan(
+            recipe.steps,
+            selector={"lr": recipe.logits_learning_rate, "weight_decay": 0.0},
+            network={"lr": recipe.learning_rate, "weight_decay": 0.0},
+            tuning={"weight_decay": decay},
+            num_samples=recipe.num_samples,
+            selecting=self.selecting,
+            size=ExponentialSchedule(largest, size, _UNTIL) if self.selecting else None,
+            annealing=self.selecting or None,
+            cosine=True,
+            optimizer=torch.optim.AdamW,
+            seed=recipe.seed,
+        )
+        # A gate has at least one item, but there may be none to choose from.
+        self._gate = FeatureGate(max(free, 1), size, validate_args=False)
+        with torch.no_grad():
+            self._gate.logits[:free] = logits
+        self.joint = JointTraining(self._gate.to(device), network.to(device), recipe.estimator.to(device), plan)
+        group_index = torch.from_numpy(space.group_index())
+        self._group_index = None if torch.equal(group_index, torch.arange(free)) else group_index.to(device)
         self._fixed = torch.tensor([1.0, 0.0], device=device)
-        self.step = 0
         self.history: dict[str, list[float]] = {"step": [], "loss": [], "subset_size": []}
 
     def run(self) -> Iterator[TrainingProgress]:
@@ -141,158 +171,63 @@ class Training:
         """
         steps = self.recipe.steps
         every = max(1, steps // _REPORTS)
-        total, count = torch.zeros((), device=self.device), 0
-        self.network.train()
-        while self.step < steps:
-            total += self._step()
-            count += 1
-            if self.step % every == 0 or self.step == steps:
-                loss = float(total) / count  # seldom, as reading a number off a GPU waits for it
-                if not math.isfinite(loss):
+        for step in self.joint.run(self._batch):
+            if step % every == 0 or step == steps:
+                try:
+                    loss = self.joint.mean_loss()
+                except FloatingPointError as error:
                     raise FloatingPointError(
-                        f"the training diverged before step {self.step}: expected finite losses, got {loss}; try a "
-                        f"smaller learning_rate than {self.recipe.learning_rate}"
-                    )
-                size = self._subset_size(self.step - 1) + len(self.choice.always)
-                for name, value in {"step": self.step, "loss": loss, "subset_size": size}.items():
+                        f"{error}; try a smaller learning_rate than {self.recipe.learning_rate}"
+                    ) from error
+                size = self.joint.size_at(step - 1) + len(self.space.always)
+                for name, value in {"step": step, "loss": loss, "subset_size": size}.items():
                     self.history[name].append(value)
-                total, count = torch.zeros((), device=self.device), 0
-                yield TrainingProgress(self.step, steps, size, loss, self.support())
+                yield TrainingProgress(step, steps, size, loss, self.support())
 
-    def _step(self) -> Tensor:
-        """One step of the optimizer; returns the mean loss."""
-        selecting = self.step < self.selecting
-        of_logits, of_network = self._optimizer.param_groups
-        of_logits["lr"] = self.recipe.logits_learning_rate * _cosine(self.step / max(self.selecting, 1))
-        of_network["lr"] = self.recipe.learning_rate * _cosine(self.step / self.recipe.steps)
-        # Masks regularise enough, and decaying weights would not learn what columns say only together.
-        of_network["weight_decay"] = 0.0 if selecting else self._decay
-        rows = self._batches.draw()
+    def _batch(self) -> Batch:
+        rows = self._batches.draw(self.joint.generator)
         x = self._rows[rows]
         truth = x if self._truth is None else self._truth[rows.to(self.device)]
-        x = clipped(x)
+        return Batch(functools.partial(self._losses, clipped(x), truth), rows=len(x))
 
-        def losses(subsets: Tensor) -> Tensor:
-            """Subsets of units `(S, B, u)` -> `(S, B)`."""
-            inputs = (self._columns(subsets) * x).flatten(0, 1)
-            return self.target.loss(self.network(inputs).unflatten(0, (-1, len(x))), truth)
-
-        if selecting:
-            dist = KSubset(self._subset_size(self.step), self.logits, validate_args=False).expand((len(x),))
-            loss = expectation(losses, dist, self.recipe.estimator, self.recipe.num_samples)
-        else:
-            loss = losses(self.mode()[None, None])[0]
-        self._optimizer.zero_grad()
-        # Not the mean: some estimators have a constant that belongs to the loss of a single subset.
-        loss.sum().backward()
-        if self.logits.grad is not None:
-            # NaN is reported with the loss; NaN logits would make the next draw fail on some index, far from the cause.
-            self.logits.grad.nan_to_num_(0.0, 0.0, 0.0)
-        self._optimizer.step()
-        self.step += 1
-        return loss.detach().mean()
-
-    def _subset_size(self, step: int) -> int:
-        """Free units in the subsets of a step."""
-        if self._size is None:
-            return self.choice.size
-        return self._size.rounded(min(step / self.selecting, 1.0))
+    def _losses(self, x: Tensor, truth: Tensor, subsets: Tensor) -> Tensor:
+        """Subsets of units `(S, B, u)`, or `(1, 1, u)` -> `(S, B)`."""
+        inputs = (self._columns(subsets) * x).flatten(0, 1)
+        return self.target.loss(self.joint.network(inputs).unflatten(0, (-1, len(x))), truth)
 
     def _columns(self, subsets: Tensor) -> Tensor:
         """Subsets of the free units `(..., u)` as columns `(..., n)`."""
-        if self._owners is None:
+        if self._group_index is None:
             return subsets
-        return torch.cat([subsets, self._fixed.expand(*subsets.shape[:-1], 2)], -1).index_select(-1, self._owners)
+        return torch.cat(
+            [subsets[..., : len(self.space.free)], self._fixed.expand(*subsets.shape[:-1], 2)], -1
+        ).index_select(-1, self._group_index)
 
     def inclusion(self) -> NDArray[np.float64]:
         """Inclusion probabilities of the free units, in the distribution that has been learned, `(u)`."""
-        if not len(self.logits):
-            return np.empty(0)
-        return KSubset(self.choice.size, self.logits.detach().double(), validate_args=False).mean.cpu().numpy()
+        logits = self.logits.double()
+        return KSubset(self.space.size, logits, validate_args=False).mean.cpu().numpy() if len(logits) else np.empty(0)
 
-    def mode(self) -> Tensor:
-        """The likeliest subset of the free units, `(u)`."""
-        return top_k(self.logits.detach(), self.choice.size)
+    @property
+    def logits(self) -> Tensor:
+        """Of the free units, `(u)`."""
+        logits: Tensor = self._gate.logits.detach()
+        return logits[: len(self.space.free)]
 
+    @torch.no_grad()
     def support(self) -> NDArray[np.bool_]:
-        """Its columns, `(n)`."""
-        return self.choice.support(self.mode().nonzero().flatten().cpu().numpy())
+        """The columns of the likeliest subset, `(n)`."""
+        return self.space.support(self._gate().mode.nonzero().flatten().cpu().numpy())
 
     def state_dict(self) -> dict[str, Any]:
-        """Everything that the next step depends on, the state of torch's generators included."""
-        state = {
-            "step": self.step,
-            "history": self.history,
-            "logits": self.logits.detach(),
-            "network": self.network.state_dict(),
-            "optimizer": self._optimizer.state_dict(),
-            "estimator": self.recipe.estimator.state_dict(),
-            "batches": self._batches.generator.get_state(),
-            "random": torch.get_rng_state(),
-        }
-        if self.device.type == "cuda":
-            state["random_cuda"] = torch.cuda.get_rng_state(self.device)
-        return state
+        """Everything that the next step and the history depend on."""
+        return {"joint": self.joint.state_dict(), "history": self.history}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Go on where `state_dict` was taken.
 
         Raises:
-            KeyError, RuntimeError: The state is that of another training.
+            LookupError, RuntimeError: The state is that of another training.
         """
-        with torch.no_grad():
-            self.logits.copy_(state["logits"])
-        self.network.load_state_dict(state["network"])
-        self._optimizer.load_state_dict(state["optimizer"])
-        self.recipe.estimator.load_state_dict(state["estimator"])
-        self._batches.generator.set_state(state["batches"])
-        torch.set_rng_state(state["random"])
-        if self.device.type == "cuda" and "random_cuda" in state:
-            torch.cuda.set_rng_state(state["random_cuda"], self.device)
-        self.step, self.history = state["step"], state["history"]
-
-
-def load(path: Path) -> dict[str, Any]:
-    """What `save` has written.
-
-    Raises:
-        ValueError: The file is of another kind.
-    """
-    try:
-        # What torch warns of is a file of another kind, and so an error.
-        with warnings.catch_warnings(action="ignore"):
-            saved = torch.load(path, map_location="cpu", weights_only=True)
-        if saved.keys() != {"fingerprint", "seed", "state"}:
-            raise ValueError("it has other entries")
-    # A file of another kind fails in one of these ways: no archive, none of tensors alone, not a mapping.
-    except (pickle.UnpicklingError, RuntimeError, EOFError, AttributeError, ValueError) as error:
-        raise ValueError(f"checkpoint: expected a file of a NeuralSubsetSelector, got {path} ({error!r})") from error
-    return dict(saved)
-
-
-def save(path: Path, training: Training, fingerprint: str, seed: int) -> None:
-    """Write the state of a training, and whose it is.
-
-    Raises:
-        OSError: It cannot be written; what was there stays.
-    """
-    content = io.BytesIO()
-    torch.save({"fingerprint": fingerprint, "seed": seed, "state": training.state_dict()}, content)
-    write(path, content.getvalue())
-
-
-@contextmanager
-def seeded(device: torch.device, seed: int) -> Iterator[None]:
-    """Seed torch's generators, and leave them afterwards as they were."""
-    cuda = device.type == "cuda"
-    with torch.random.fork_rng([device] if cuda else []):
-        # torch.manual_seed would also seed the devices that are not put back.
-        torch.default_generator.manual_seed(seed)
-        if cuda:
-            with torch.cuda.device(device):
-                torch.cuda.manual_seed(seed)
-        yield
-
-
-def _cosine(share: float) -> float:
-    return (1 + math.cos(math.pi * min(share, 1.0))) / 2
+        self.joint.load_state_dict(state["joint"])
+        self.history = state["history"]

@@ -1,0 +1,79 @@
+"""A file from which a training goes on, in another process, too."""
+
+import io
+import pickle
+import warnings
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from ksubset._support.files import write
+from ksubset._support.identity import differences
+
+__all__ = ["Checkpoint", "load", "save"]
+
+_NAMED = 5
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """A training after some of its steps.
+
+    Arguments:
+        path: The file.
+        identity: Named digests of what the training depends on, as of `JointTraining.identity`.
+        state: A mapping, perhaps nested, of tensors and numbers, as of `JointTraining.state_dict`.
+    """
+
+    path: Path
+    identity: dict[str, str]
+    state: dict[str, Any]
+
+    def check(self, identity: Mapping[str, str]) -> None:
+        """Make sure that it is of this training.
+
+        Raises:
+            ValueError: It is not; the message names what differs.
+        """
+        if differing := differences(identity, self.identity):
+            # What comes first is what was set; much may follow from it.
+            names = ", ".join(differing[:_NAMED]) + (" and others" if len(differing) > _NAMED else "")
+            raise ValueError(
+                f"checkpoint: expected a file of the same data and settings, got {self.path}, which differs in "
+                f"{names}; delete it, or give another path"
+            )
+
+
+def save(path: str | Path, state: Mapping[str, Any], identity: Mapping[str, str]) -> None:
+    """Write a checkpoint over the one before it, whole or not at all.
+
+    Raises:
+        OSError: It cannot be written; what was there stays.
+    """
+    content = io.BytesIO()
+    torch.save({"identity": dict(identity), "state": dict(state)}, content)
+    write(Path(path), content.getvalue())
+
+
+def load(path: str | Path) -> Checkpoint | None:
+    """What `save` has written, on the CPU; None if there is no file.
+
+    Raises:
+        ValueError: The file is of another kind.
+    """
+    path = Path(path)
+    if not path.exists():
+        return None
+    try:
+        # What torch warns of is a file of another kind, and so an error.
+        with warnings.catch_warnings(action="ignore"):
+            saved = torch.load(path, map_location="cpu", weights_only=True)
+        if saved.keys() != {"identity", "state"}:
+            raise ValueError("it has other entries")
+    # A file of another kind fails in one of these ways: no archive, none of tensors alone, not a mapping.
+    except (pickle.UnpicklingError, RuntimeError, EOFError, AttributeError, ValueError) as error:
+        raise ValueError(f"checkpoint: expected a file of a training, got {path} ({error!r})") from error
+    return Checkpoint(path, **saved)

@@ -1,0 +1,324 @@
+"""The training of a selector together with a network, then of the network alone."""
+
+import dataclasses
+import math
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.optim import Optimizer
+
+from ksubset.distributions import SubsetDistribution
+from ksubset.estimators import Estimator, expectation
+from ksubset.schedules import Schedule
+from ksubset.training.identity import digest_of, digests
+from ksubset.training.rng import get_random_state, set_random_state
+
+__all__ = ["Batch", "JointTraining", "Plan"]
+
+
+@dataclass(frozen=True)
+class Plan:
+    """How to train. Learning rates, sizes and the progress of the estimator change from round to round.
+
+    Arguments:
+        rounds: Rounds R of the training.
+        selector, network: Settings of the optimizer for the parameters of the selector (and of the estimator, if it has
+            any), and for those of the network, such as `{"lr": 1e-2}`.
+        num_samples: Subsets S in a step, of each row where rows have their own.
+        steps_per_round: Steps of the optimizer in a round.
+        selecting: Rounds of the first phase, which trains both; after it the network alone is trained, on the likeliest
+            subsets. By default all.
+        tuning: Settings of the optimizer that replace the network's in that second phase.
+        size: Of the subsets, over the progress of the selection, to the `k` of the selector, its default throughout.
+        annealing: Rounds until the progress is 1, where schedules end; by default it is so in the last round of the
+            selection.
+        cosine: Whether learning rates fall to 0 along a cosine, the selector's over the selection, the network's over
+            all rounds; else they stay.
+        optimizer: Class of the optimizer, one that takes `fused`.
+        seed: Of the generator of the batches.
+
+    Raises:
+        ValueError: A number is out of range.
+    """
+
+    rounds: int
+    selector: Mapping[str, Any]
+    network: Mapping[str, Any]
+    num_samples: int = 1
+    steps_per_round: int = 1
+    selecting: int | None = None
+    tuning: Mapping[str, Any] = field(default_factory=dict)
+    size: Schedule | None = None
+    annealing: float | None = None
+    cosine: bool = False
+    optimizer: type[Optimizer] = torch.optim.Adam
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        for name in ("rounds", "num_samples", "steps_per_round"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"{name} must be 1 or more, got {getattr(self, name)}")
+        if self.selecting is not None and not 0 <= self.selecting <= self.rounds:
+            raise ValueError(f"selecting must be between 0 and rounds, {self.rounds}, got {self.selecting}")
+        if self.annealing is not None and self.annealing <= 0:
+            raise ValueError(f"annealing must be above 0, got {self.annealing}")
+
+
+@dataclass(frozen=True)
+class Batch:
+    """What a step is about.
+
+    Arguments:
+        losses: Maps subsets to losses, as `ksubset.expectation` wants it. In the second phase it is given the likeliest
+            subsets, `(1, *B, n)`, or `(1, 1, n)` if there are `rows`.
+        inputs: What the selector is called with, nothing for a `FeatureGate`.
+        rows: Rows of the batch that have subsets of their own, where the selector returns one distribution for all;
+            None if they share the subsets, or the selector returns one for each.
+    """
+
+    losses: Callable[[Tensor], Any]
+    inputs: tuple[Any, ...] = ()
+    rows: int | None = None
+
+
+class JointTraining:
+    """A selector, a network, and the estimator of the gradient between them, trained together by an optimizer.
+
+    Everything is trained where it lies: move modules to their device before. Random numbers are torch's own, except
+    those that an application draws from `generator`: whoever trains seeds them, best within `seeded`. In 'eval' mode
+    modules are put into 'train' mode by a step, the selector in the first phase only.
+
+    Arguments:
+        selector: A module that returns a distribution, such as `ksubset.nn.FeatureGate` and `ksubset.nn.SubsetHead`;
+            where the plan has sizes, its attribute `k` is set to them, and is the last one.
+        network: A module that the losses of the batches use.
+        estimator: Of the gradient of the selector; or a function that gives it for the progress of the selection in
+            [0, 1], always the same one if it has a state or parameters.
+        plan: How to train.
+
+    Raises:
+        TypeError: `estimator` is neither.
+        ValueError: The selector has no parameters, or a `k` that the sizes of the plan do not end with.
+
+    Attributes:
+        steps: Number of steps made.
+        generator: On the CPU, for what the application draws, such as the order of its batches; a part of the state.
+        optimizer: Its first group of parameters is that of the selector, its second that of the network.
+
+    Example:
+        >>> from ksubset import LeaveOneOut
+        >>> from ksubset.nn import FeatureGate
+        >>> from ksubset.training import seeded
+        >>> x = torch.randn(256, 8)
+        >>> with seeded(0):
+        ...     gate, network = FeatureGate(8, k=1), nn.Linear(8, 1)
+        ...     plan = Plan(300, selector={"lr": 0.05}, network={"lr": 0.05}, num_samples=4, selecting=200)
+        ...     training = JointTraining(gate, network, LeaveOneOut(), plan)
+        ...     batch = Batch(lambda z: (network(z * x).squeeze(-1) - x[:, 3]).square(), rows=len(x))
+        ...     for _ in training.run(lambda: batch):
+        ...         pass
+        >>> gate().mode
+        tensor([0., 0., 0., 1., 0., 0., 0., 0.])
+    """
+
+    def __init__(
+        self,
+        selector: nn.Module,
+        network: nn.Module,
+        estimator: Estimator | Callable[[float], Estimator],
+        plan: Plan,
+    ) -> None:
+        self.selector: Any = selector
+        self.network, self.plan = network, plan
+        if isinstance(estimator, type) or not callable(estimator):
+            raise TypeError(
+                "estimator must be an instance of Estimator, such as LeaveOneOut(), or a function that gives one, got "
+                f"{estimator!r}"
+            )
+        if plan.size is not None and plan.size.rounded(1.0) != self.selector.k:
+            raise ValueError(
+                f"plan.size must end with the k of the selector, {self.selector.k}, got {plan.size.rounded(1.0)}"
+            )
+        self._estimator_at = (lambda _: estimator) if isinstance(estimator, Estimator) else estimator
+        self._selector_parameters = [*selector.parameters(), *self._estimator_at(0.0).parameters()]
+        if not self._selector_parameters:
+            raise ValueError(f"selector must have parameters, got {selector!r}")
+        self._device = self._selector_parameters[0].device
+        self.selecting = plan.rounds if plan.selecting is None else plan.selecting
+        """Rounds of the first phase."""
+        self.optimizer: Optimizer = plan.optimizer(
+            [
+                {"params": self._selector_parameters, **plan.selector},
+                {"params": list(network.parameters()), **plan.network},
+            ],
+            fused=True,  # type: ignore[call-arg]
+        )
+        self._settings = [dict(group) for group in self.optimizer.param_groups]
+        self.generator = torch.Generator().manual_seed(plan.seed)
+        self.steps = 0
+        self._reported = 0
+        self._loss, self._broken = torch.zeros(2, device=self._device)
+
+    @property
+    def round(self) -> int:
+        """The round, from 0, that the next step belongs to."""
+        return self.steps // self.plan.steps_per_round
+
+    @property
+    def is_tuning(self) -> bool:
+        """Whether the next step is of the second phase."""
+        return self.round >= self.selecting
+
+    def size_at(self, round: int) -> Any:
+        """Size of the subsets in a round."""
+        if self.plan.size is None or round >= self.selecting:
+            return self.selector.k
+        return self.plan.size.rounded(self._progress(round))
+
+    def run(self, draw: Callable[[], Batch]) -> Iterator[int]:
+        """Make the steps that are left; gives their number after each, and is whole whenever it does.
+
+        Arguments:
+            draw: Gives the next batch.
+        """
+        while self.round < self.plan.rounds:
+            self.step(draw())
+            yield self.steps
+
+    def step(self, batch: Batch) -> None:
+        """Make a step."""
+        selecting = not self.is_tuning
+        for module, mode in ((self.network, True), (self.selector, selecting)):
+            if module.training != mode:
+                module.train(mode)
+        self._set_rates()
+        if selecting:
+            dist = self._distribution(batch.inputs)
+            if batch.rows is not None:
+                dist = dist.expand((batch.rows,))
+            estimator = self._estimator_at(self._progress(self.round))
+            loss = expectation(batch.losses, dist, estimator, self.plan.num_samples).mean()
+        else:
+            with torch.no_grad():
+                mode_of = self._distribution(batch.inputs).mode
+            loss = batch.losses(mode_of[None] if batch.rows is None else mode_of[None, None]).mean()
+        self.optimizer.zero_grad()
+        loss.backward()
+        for parameter in self._selector_parameters:
+            if parameter.grad is not None:
+                self._broken += (~parameter.grad.isfinite()).sum()
+                # Counted, so not hidden: NaN logits would make the next draw fail on some index, far from the cause.
+                parameter.grad.nan_to_num_(0.0, 0.0, 0.0)
+        self.optimizer.step()
+        self._loss += loss.detach()
+        self.steps += 1
+
+    def mean_loss(self) -> float:
+        """The mean loss of the steps since the last call; waits for a GPU, so call it seldom.
+
+        Raises:
+            FloatingPointError: The training diverges: a loss, gradient or parameter is not finite.
+        """
+        loss = float(self._loss) / max(self.steps - self._reported, 1)
+        parameters = [parameter for group in self.optimizer.param_groups for parameter in group["params"]]
+        if not (math.isfinite(loss) and self._broken == 0 and all(bool(p.isfinite().all()) for p in parameters)):
+            raise FloatingPointError(
+                f"the training diverged before step {self.steps}: expected finite losses, gradients and parameters, "
+                f"got a mean loss of {loss}"
+            )
+        self._loss.zero_()
+        self._reported = self.steps
+        return loss
+
+    def state_dict(self) -> dict[str, Tensor]:
+        """Everything that the next step depends on, the state of torch's generators included, by name."""
+        state = {
+            "steps": torch.tensor(self.steps),
+            "reported": torch.tensor(self._reported),
+            "loss": self._loss,
+            "broken": self._broken,
+            "generator": self.generator.get_state(),
+        }
+        parts = {name: module.state_dict() for name, module in self._modules().items()}
+        parts["random"] = get_random_state(self._device)
+        parts |= {f"optimizer.{key}": moments for key, moments in self.optimizer.state_dict()["state"].items()}
+        return state | {f"{part}.{name}": value for part, values in parts.items() for name, value in values.items()}
+
+    def load_state_dict(self, state: Mapping[str, Tensor]) -> None:
+        """Go on where `state_dict` was called.
+
+        Raises:
+            LookupError, RuntimeError: The state is that of another training.
+        """
+        for name, module in self._modules().items():
+            module.load_state_dict(_part(state, name))
+        parameters = [parameter for group in self.optimizer.param_groups for parameter in group["params"]]
+        moments: dict[int, dict[str, Tensor]] = {}
+        for name, value in _part(state, "optimizer").items():
+            number, _, moment = name.partition(".")
+            # The optimizer walks through memory, so moments must lie in it as their parameter does.
+            like = parameters[int(number)] if value.ndim else value
+            moments.setdefault(int(number), {})[moment] = torch.empty_like(like).copy_(value)
+        self.optimizer.load_state_dict(self.optimizer.state_dict() | {"state": moments})
+        self.generator.set_state(state["generator"])
+        set_random_state(_part(state, "random"), self._device)
+        self._loss.copy_(state["loss"])
+        self._broken.copy_(state["broken"])
+        self.steps, self._reported = int(state["steps"]), int(state["reported"])
+
+    def identity(self, **values: Any) -> dict[str, str]:
+        """What the training depends on, as named digests: call it before the first step.
+
+        Arguments:
+            values: What else it depends on, such as data, by name.
+
+        Raises:
+            TypeError: A value or an attribute of a module cannot be pickled.
+            ImportError: joblib is missing.
+        """
+        result = {name: digest_of(value) for name, value in values.items()}
+        for attribute in dataclasses.fields(self.plan):
+            result[f"plan.{attribute.name}"] = digest_of(getattr(self.plan, attribute.name))
+        for name, module in self._modules().items():
+            result |= digests(name, module)
+        return result
+
+    def _modules(self) -> dict[str, nn.Module]:
+        return {"selector": self.selector, "network": self.network, "estimator": self._estimator_at(0.0)}
+
+    def _progress(self, round: int) -> float:
+        annealing = max(self.selecting - 1, 1) if self.plan.annealing is None else self.plan.annealing
+        return min(round / annealing, 1.0)
+
+    def _distribution(self, inputs: tuple[Any, ...]) -> SubsetDistribution:
+        """What the selector returns, of subsets of the present size."""
+        if self.plan.size is None:
+            return self.selector(*inputs)  # type: ignore[no-any-return]
+        last = self.selector.k
+        self.selector.k = self.size_at(self.round)
+        try:
+            return self.selector(*inputs)  # type: ignore[no-any-return]
+        finally:
+            self.selector.k = last
+
+    def _set_rates(self) -> None:
+        plan, (selector, network) = self.plan, self.optimizer.param_groups
+        for group, settings in zip((selector, network), self._settings, strict=True):
+            group.update(settings)
+        if self.is_tuning:
+            network.update(plan.tuning)
+        if plan.cosine:
+            selector["lr"] *= _cosine(self.round / max(self.selecting, 1))
+            network["lr"] *= _cosine(self.round / plan.rounds)
+
+
+def _part(state: Mapping[str, Tensor], name: str) -> dict[str, Tensor]:
+    prefix = f"{name}."
+    return {key.removeprefix(prefix): value for key, value in state.items() if key.startswith(prefix)}
+
+
+def _cosine(share: float) -> float:
+    return (1 + math.cos(math.pi * min(share, 1.0))) / 2

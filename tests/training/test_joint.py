@@ -1,0 +1,255 @@
+"""What an application does with the training floor, and what it relies on."""
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from ksubset import NCPSS, ExponentialSchedule, GumbelTopK, LeaveOneOut
+from ksubset.nn import FeatureGate, SubsetHead
+from ksubset.training import Batch, JointTraining, Plan, seeded
+from ksubset.training import joint as joint_module
+
+X = torch.randn(512, 6, generator=torch.Generator().manual_seed(0))
+# The first column says where the target is.
+RIGHT = torch.where(X[:, 0] > 0, 2, 4)
+Y = X.gather(1, RIGHT[:, None]).squeeze(1)
+
+
+def start(
+    estimator: Any = None, device: torch.device | str = "cpu", **changes: Any
+) -> tuple[JointTraining, Callable[[], Batch]]:
+    """The toy application: a head that sees its input, and a network that sees one column of it."""
+    settings = {"lr": 2e-2}
+    plan = Plan(**{"rounds": 300, "selector": settings, "network": settings, "num_samples": 8, **changes})
+    head = SubsetHead(1, nn.Sequential(nn.Linear(6, 32), nn.ReLU(), nn.Linear(32, 6))).to(device)
+    network = nn.Sequential(nn.Linear(6, 16), nn.ReLU(), nn.Dropout(0.05), nn.Linear(16, 1)).to(device)
+    training = JointTraining(head, network, LeaveOneOut() if estimator is None else estimator, plan)
+
+    def draw() -> Batch:
+        rows = torch.randint(len(X), (128,), generator=training.generator)
+        x, y = X[rows].to(device), Y[rows].to(device)
+        return Batch(lambda z: (network(z * x).squeeze(-1) - y).square(), (x,))
+
+    return training, draw
+
+
+TUNED: dict[str, Any] = {"selecting": 200, "cosine": True, "size": ExponentialSchedule(4, 1, 0.5)}
+
+
+def test_a_toy_application_learns(device: torch.device) -> None:
+    with seeded(0, device):
+        training, draw = start(device=device, **TUNED)
+        losses = [training.mean_loss() for step in training.run(draw) if step % 50 == 0]
+    assert losses[-1] < 0.1 * losses[0]
+    assert (training.selector(X.to(device)).mode.cpu().argmax(-1) == RIGHT).float().mean() > 0.95
+
+
+class Stateful(LeaveOneOut):
+    """Its samples depend on how often it was asked."""
+
+    count: Tensor
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("count", torch.zeros(()))
+
+    def surrogate(self, loss: Tensor, sample: Tensor, dist: Any) -> Tensor:
+        self.count += 1
+        return super().surrogate(loss, sample, dist) / (1 + self.count / 100)
+
+
+@pytest.mark.parametrize("killed", [0, 1, 77, 200, 250, 300])
+def test_a_killed_training_ends_bit_for_bit_the_same(killed: int, device: torch.device) -> None:
+    with seeded(0, device):
+        whole, draw = start(Stateful().to(device), device, **TUNED)
+        state, losses = {name: value.clone() for name, value in whole.state_dict().items()}, []
+        for step in whole.run(draw):
+            if step % 50 == 0:
+                losses.append(whole.mean_loss())
+            if step == killed:
+                state = {name: value.clone() for name, value in whole.state_dict().items()}
+    with seeded(1, device):
+        resumed, draw = start(Stateful().to(device), device, **TUNED)
+        # What it has done before does not matter.
+        resumed.step(draw())
+        resumed.load_state_dict(state)
+        again = [resumed.mean_loss() for step in resumed.run(draw) if step % 50 == 0]
+        assert again == losses[len(losses) - len(again) :]
+        assert resumed.state_dict().keys() == whole.state_dict().keys()
+    final = whole.state_dict()
+    for name, value in resumed.state_dict().items():
+        assert torch.equal(value, final[name]) or name.startswith("random")
+
+
+def test_the_state_of_another_training_is_an_error() -> None:
+    training, _ = start()
+    state = training.state_dict()
+    for change in ({"network.9.weight": torch.zeros(3)}, {"optimizer.99.exp_avg": torch.zeros(3)}):
+        with pytest.raises((LookupError, RuntimeError)):
+            training.load_state_dict(state | change)
+    with pytest.raises((LookupError, RuntimeError)):
+        start(Stateful())[0].load_state_dict(state)
+
+
+def test_a_gate_draws_for_rows_or_for_the_batch() -> None:
+    seen: list[tuple[int, ...]] = []
+
+    def losses(z: Tensor) -> Tensor:
+        seen.append(tuple(z.shape))
+        assert set(z.sum(-1).flatten().tolist()) == {2.0}
+        return z @ torch.arange(5.0)
+
+    plan = Plan(2, selector={"lr": 0.1}, network={}, num_samples=3, selecting=1)
+    for rows, shapes in ((None, [(3, 5), (1, 5)]), (7, [(3, 7, 5), (1, 1, 5)])):
+        training = JointTraining(FeatureGate(5, 2), nn.Linear(1, 1), LeaveOneOut(), plan)
+        batch = Batch(lambda z: losses(z) + 0 * training.network.bias, rows=rows)  # noqa: B023 - called in this round
+        assert list(training.run(lambda: batch)) == [1, 2]  # noqa: B023
+        assert seen == shapes
+        seen.clear()
+
+
+def test_sizes_fall_and_the_selector_keeps_its_own() -> None:
+    training, _ = start(rounds=10, selecting=5, steps_per_round=2, size=ExponentialSchedule(6, 1))
+    sizes = []
+
+    def losses(z: Tensor) -> Tensor:
+        sizes.append(int(z[0, 0].sum()))
+        return z[..., 0] + 0 * training.network(X[:1]).sum()
+
+    for step in training.run(lambda: Batch(losses, (X,))):
+        assert sizes[-1] == training.size_at((step - 1) // 2)
+        assert training.selector.k == 1
+    assert sizes == [6, 6, 4, 4, 2, 2, 2, 2, *[1] * 12]
+
+
+def test_learning_rates_and_settings_of_the_phases() -> None:
+    training, draw = start(
+        rounds=4, selecting=2, steps_per_round=2, cosine=True, tuning={"weight_decay": 0.5}, num_samples=2
+    )
+    seen = []
+    for _ in training.run(draw):
+        selector, network = training.optimizer.param_groups
+        seen.append((selector["lr"], network["lr"], network["weight_decay"]))
+        assert selector["weight_decay"] == 0
+    half = [2e-2 * (1 + math.cos(math.pi * share / 4)) / 2 for share in range(4)]
+    expected = [(2e-2, half[0], 0), (2e-2 / 2, half[1], 0), (0, half[2], 0.5), (0, half[3], 0.5)]
+    assert seen[::2] == seen[1::2]
+    torch.testing.assert_close(torch.tensor(seen[::2]), torch.tensor(expected))
+
+
+def test_the_second_phase_trains_the_network_alone_on_the_mode() -> None:
+    training, draw = start(rounds=4, selecting=2)
+    steps = training.run(draw)
+    for _ in range(2):
+        assert training.selector.training or training.steps == 0
+        next(steps)
+    before = {name: value.clone() for name, value in training.state_dict().items()}
+    modes = training.selector(X).mode
+    for _ in steps:
+        assert not training.selector.training
+    after = training.state_dict()
+    moved = {name for name in before if not torch.equal(before[name], after[name])}
+    assert not any(name.startswith(("selector", "optimizer.0", "optimizer.1.")) for name in moved)
+    assert any(name.startswith("network") for name in moved)
+    assert torch.equal(training.selector(X).mode, modes)
+
+
+def test_the_estimator_may_depend_on_the_progress() -> None:
+    asked: list[float] = []
+    temperature = ExponentialSchedule(1.0, 0.1)
+    training, draw = start(
+        lambda progress: asked.append(progress) or GumbelTopK(temperature(progress)), rounds=7, selecting=5
+    )
+    asked.clear()
+    list(training.run(draw))
+    assert asked == [0, 0.25, 0.5, 0.75, 1]
+
+
+def test_parameters_of_the_estimator_are_trained() -> None:
+    size = nn.Parameter(torch.tensor(3.0))
+    training, _ = start(NCPSS(size=size), rounds=5)
+    # The more items the lower the loss.
+    list(training.run(lambda: Batch(lambda z: -z.sum(-1), (X,))))
+    assert size > 3.05
+
+
+def test_a_gradient_that_breaks_is_a_divergence(monkeypatch: pytest.MonkeyPatch) -> None:
+    original = joint_module.expectation
+    training, draw = start()
+
+    def broken(losses: Any, dist: Any, *arguments: Any) -> Tensor:
+        # A root at 0, whose slope is infinite: the losses stay finite.
+        return original(losses, dist, *arguments) + (dist.logits - dist.logits.detach()).sum(-1).abs().sqrt()
+
+    training.step(draw())
+    training.mean_loss()
+    monkeypatch.setattr(joint_module, "expectation", broken)
+    training.step(draw())
+    assert all(bool(parameter.isfinite().all()) for parameter in training.selector.parameters())
+    with pytest.raises(FloatingPointError, match="diverged before step 2: expected finite losses, gradients"):
+        training.mean_loss()
+
+
+@pytest.mark.parametrize(
+    "change", [{"selector": {"lr": 1e308}}, {"network": {"lr": 1e308}}], ids=["selector", "network"]
+)
+def test_parameters_that_are_no_numbers_are_a_divergence(change: dict[str, Any]) -> None:
+    training, draw = start(**change)
+    training.step(draw())
+    with pytest.raises(FloatingPointError, match="finite losses, gradients and parameters"):
+        training.mean_loss()
+
+
+def test_random_numbers_are_left_alone() -> None:
+    torch.manual_seed(5)
+    expected = torch.rand(3)
+    torch.manual_seed(5)
+    with seeded(0):
+        training, draw = start(rounds=2)
+        list(training.run(draw))
+        inside = torch.rand(3)
+    assert torch.equal(torch.rand(3), expected)
+    with seeded(0):
+        again, draw = start(rounds=2)
+        list(again.run(draw))
+        assert torch.equal(torch.rand(3), inside)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"rounds": 0}, "rounds must be 1 or more, got 0"),
+        ({"num_samples": 0}, "num_samples must be 1 or more, got 0"),
+        ({"steps_per_round": 0}, "steps_per_round must be 1 or more, got 0"),
+        ({"selecting": 301}, "selecting must be between 0 and rounds, 300, got 301"),
+        ({"annealing": 0}, "annealing must be above 0, got 0"),
+    ],
+)
+def test_plans_that_are_no_plan(change: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        start(**change)
+
+
+def test_arguments_that_do_not_fit() -> None:
+    plan = Plan(1, selector={}, network={})
+    for estimator in (LeaveOneOut, None):
+        with pytest.raises(TypeError, match="estimator must be an instance of Estimator, such as"):
+            JointTraining(FeatureGate(3, 1), nn.Identity(), estimator, plan)  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="selector must have parameters, got SubsetHead"):
+        JointTraining(SubsetHead(1, nn.Identity()), nn.Identity(), LeaveOneOut(), plan)
+    with pytest.raises(ValueError, match=r"plan\.size must end with the k of the selector, 1, got 2"):
+        start(size=ExponentialSchedule(4, 2))
+
+
+def test_a_selector_alone() -> None:
+    """Nothing but logits is trained, on losses that nobody can differentiate."""
+    gate = FeatureGate(6, 2)
+    training = JointTraining(
+        gate, nn.Identity(), LeaveOneOut(), Plan(200, selector={"lr": 0.1}, network={}, num_samples=8)
+    )
+    list(training.run(lambda: Batch(lambda z: [float(row[1] + row[4] != 2) for row in z])))
+    assert gate().mode.tolist() == [0, 1, 0, 0, 1, 0]
