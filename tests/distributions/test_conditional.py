@@ -1,0 +1,388 @@
+"""The distributions whose size varies, or is that of groups: against enumeration, and against one another."""
+
+import itertools
+import math
+import re
+import time
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from oracle import FALSE_ALARM, z_limit
+from torch import Tensor
+from torch.distributions import kl_divergence
+
+from ksubset import (
+    IMLE,
+    NCPSS,
+    SIMPLE,
+    AtMostKSubset,
+    Estimator,
+    GumbelTopK,
+    Hybrid,
+    KSubset,
+    LeaveOneOut,
+    PartitionedKSubset,
+    ReplayedSlope,
+    ScoreFunction,
+    SlopeAtMean,
+    SlopeAtSamples,
+    SubsetDistribution,
+    UnorderedSet,
+    expectation,
+)
+
+N = 6
+GROUPS = [2, 0, 1, 0, 2, 2]
+CASES: dict[str, tuple[Callable[[Tensor], Any], Callable[[tuple[int, ...]], bool]]] = {
+    "at most 2": (lambda w: AtMostKSubset(2, w), lambda z: sum(z) <= 2),
+    "at most all": (lambda w: AtMostKSubset(N, w), lambda z: True),
+    "none": (lambda w: AtMostKSubset(0, w), lambda z: sum(z) == 0),
+    "2 to 4": (lambda w: AtMostKSubset(4, w, low=2), lambda z: 2 <= sum(z) <= 4),
+    "at least 5": (lambda w: AtMostKSubset(N, w, low=5), lambda z: sum(z) >= 5),
+    "3 to 3": (lambda w: AtMostKSubset(3, w, low=3), lambda z: sum(z) == 3),
+    "one of each": (lambda w: PartitionedKSubset(GROUPS, 1, w), lambda z: _counts(z) == (1, 1, 1)),
+    "some of each": (lambda w: PartitionedKSubset(GROUPS, [1, 0, 2], w), lambda z: _counts(z) == (1, 0, 2)),
+    "at most 2 of each": (
+        lambda w: PartitionedKSubset(GROUPS, [2, 1, 2], w, low=[0, 1, 1]),
+        lambda z: all(a <= c <= b for a, b, c in zip((0, 1, 1), (2, 1, 2), _counts(z), strict=True)),
+    ),
+}
+
+
+def _counts(z: tuple[int, ...]) -> tuple[int, ...]:
+    return tuple(sum(value for value, group in zip(z, GROUPS, strict=True) if group == g) for g in range(3))
+
+
+def support(allowed: Callable[[tuple[int, ...]], bool]) -> Tensor:
+    return torch.tensor([z for z in itertools.product((0, 1), repeat=N) if allowed(z)], dtype=torch.float64)
+
+
+@pytest.fixture(params=CASES)
+def case(request: pytest.FixtureRequest) -> tuple[Callable[[Tensor], Any], Tensor]:
+    make, allowed = CASES[request.param]
+    return make, support(allowed)
+
+
+LOGITS = [
+    torch.tensor([0.8, -0.5, 0.3, -1.0, 0.0, 0.6], dtype=torch.float64),
+    torch.tensor([3.0, 2.0, 4.0, 2.5, 1.0, 3.0], dtype=torch.float64),
+    torch.tensor([-9.0, -2.0, -4.0, -12.0, -1.0, -3.0], dtype=torch.float64),
+    torch.tensor([60.0, -80.0, 5.0, -30.0, 100.0, -5.0], dtype=torch.float64),
+]
+
+
+@pytest.mark.parametrize("logits", LOGITS)
+def test_against_enumeration(case: tuple[Callable[[Tensor], Any], Tensor], logits: Tensor) -> None:
+    make, z = case
+    w = logits.clone().requires_grad_()
+    dist = make(w)
+    log_prob = torch.log_softmax(z @ w, 0)
+    p = log_prob.exp()
+    torch.testing.assert_close(dist.log_prob(z), log_prob)
+    torch.testing.assert_close(dist.log_normalizer, torch.logsumexp(z @ w, 0))
+    mean, out = p @ z, p @ (1 - z)
+    torch.testing.assert_close(dist.mean, mean, rtol=1e-11, atol=1e-300)
+    torch.testing.assert_close(dist.variance, mean * out, rtol=1e-11, atol=1e-300)
+    torch.testing.assert_close(dist.entropy(), -(p * torch.where(p > 0, log_prob, 0.0)).sum(), rtol=1e-10, atol=1e-14)
+    centred = z - mean
+    covariance = centred.T @ (p[:, None] * centred)
+    torch.testing.assert_close(dist.covariance_matrix, covariance.detach(), rtol=1e-9, atol=1e-14)
+    vector = torch.randn(3, N, dtype=torch.float64)
+    torch.testing.assert_close(dist.covariance_product(vector), (vector @ covariance).detach(), rtol=1e-9, atol=1e-13)
+    best = z[p.argmax()]
+    assert dist.log_prob(dist.mode).item() == pytest.approx(dist.log_prob(best).item(), abs=1e-12)
+    listed = dist.enumerate_support()
+    assert {tuple(row) for row in listed.tolist()} == {tuple(row) for row in z.tolist()}
+    assert len(listed) == len(z)
+    weight = torch.linspace(-1, 2, N, dtype=torch.float64)
+    for value, twin in ((dist.log_normalizer, torch.logsumexp(z @ w, 0)), (dist.mean @ weight, mean @ weight)):
+        (found,) = torch.autograd.grad(value, w)
+        (right,) = torch.autograd.grad(twin, w, retain_graph=True)
+        torch.testing.assert_close(found, right, rtol=1e-9, atol=1e-13)
+
+
+def test_outside_of_the_support(case: tuple[Callable[[Tensor], Any], Tensor]) -> None:
+    make, z = case
+    inside = {tuple(row) for row in z.tolist()}
+    outside = [row for row in itertools.product((0.0, 1.0), repeat=N) if row not in inside]
+    for row in [*outside, (0.5,) * N]:
+        value = torch.tensor(row, dtype=torch.float64)
+        with pytest.raises(ValueError, match="support"):
+            make(LOGITS[0]).log_prob(value)
+        assert make(LOGITS[0]).support.check(value).item() is False
+
+
+@pytest.mark.parametrize("logits", LOGITS[:3])
+def test_samples(case: tuple[Callable[[Tensor], Any], Tensor], logits: Tensor) -> None:
+    make, z = case
+    dist, draws = make(logits), 200_000
+    p = torch.softmax(z @ logits, 0)
+    for sample in (dist.sample((draws,)), dist.expand((4, 2)).sample((draws // 8,)).reshape(draws, N)):
+        code = (sample @ (2.0 ** torch.arange(N, dtype=torch.float64))).long()
+        counts = code.bincount(minlength=2**N)[(z @ (2.0 ** torch.arange(N, dtype=torch.float64))).long()].double()
+        assert counts.sum() == draws  # nothing from outside of the support
+        assert chi_square_p_value(counts, p) > FALSE_ALARM
+    indices = dist.sample_indices((50,))
+    assert indices.shape == (50, int(z.sum(-1).max()))
+    for row in indices.tolist():
+        members = [item for item in row if item >= 0]
+        assert members == sorted(set(members))
+        assert tuple(float(i in members) for i in range(N)) in {tuple(s) for s in z.tolist()}
+
+
+def chi_square_p_value(counts: Tensor, p: Tensor) -> float:
+    from scipy.stats import chi2
+
+    expected = p / p.sum() * counts.sum()
+    rare = expected < 10
+    cells = [(counts[~rare], expected[~rare]), (counts[rare].sum()[None], expected[rare].sum()[None])]
+    statistic = sum(float(((c - e).square() / e.clamp(min=1)).sum()) for c, e in cells)
+    free = int((~rare).sum()) - 1 + int(bool(rare.any()))
+    return float(chi2.sf(statistic, free)) if free else 1.0
+
+
+def test_distinct_samples(case: tuple[Callable[[Tensor], Any], Tensor]) -> None:
+    make, z = case
+    number = min(len(z), 5)
+    rows = 20_000
+    dist = make(LOGITS[0]).expand((rows,))
+    sets = dist.sample_distinct(number)
+    assert sets.shape == (number, rows, N)
+    power = 2.0 ** torch.arange(N, dtype=torch.float64)
+    code = (sets @ power).long()
+    assert (code.sort(0).values.diff(dim=0) > 0).all()
+    # The first is an exact sample, the second one of the rest.
+    place = {int(c): i for i, c in enumerate((z @ power).long().tolist())}
+    p = torch.softmax(z @ LOGITS[0], 0)
+    first = torch.tensor([place[c] for c in code[0].tolist()]).bincount(minlength=len(z)).double()
+    assert chi_square_p_value(first, p) > FALSE_ALARM
+    if number > 1:
+        second = torch.tensor([place[c] for c in code[1].tolist()]).bincount(minlength=len(z)).double()
+        after = torch.stack([p[i] * p / (1 - p[i]) * (torch.arange(len(p)) != i) for i in range(len(p))]).sum(0)
+        assert chi_square_p_value(second, after) > FALSE_ALARM
+    if len(z) < 2**N:
+        with pytest.raises(ValueError, match=f"there must be {len(z) + 1} or more subsets"):
+            make(LOGITS[0]).sample_distinct(len(z) + 1)
+
+
+ESTIMATORS: dict[str, Callable[[], Estimator]] = {
+    "ScoreFunction": ScoreFunction,
+    "LeaveOneOut": LeaveOneOut,
+    "UnorderedSet": UnorderedSet,
+    "Hybrid(SlopeAtMean)": lambda: Hybrid(SlopeAtMean()),
+    "Hybrid(SlopeAtSamples)": lambda: Hybrid(SlopeAtSamples()),
+    "Hybrid(ReplayedSlope)": lambda: Hybrid(ReplayedSlope(64)),
+    "SIMPLE": SIMPLE,
+    "GumbelTopK": lambda: GumbelTopK(0.5),
+    "straight-through": lambda: GumbelTopK(0.5, straight_through=True),
+    "IMLE": IMLE,
+    "NCPSS": NCPSS,
+}
+
+
+def curved(z: Tensor) -> Tensor:
+    weights = torch.tensor([1.0, -0.6, 0.4, 0.9, -1.2, 0.2], dtype=z.dtype)
+    return torch.cos(2 * (z * weights).sum(-1)) + 2 * z[..., 0] * z[..., 3] + z[..., 1] * z[..., 4]
+
+
+@pytest.mark.parametrize("name", ESTIMATORS)
+@pytest.mark.parametrize("which", ["at most 2", "2 to 4", "one of each", "at most 2 of each"])
+def test_every_estimator(which: str, name: str) -> None:
+    make, allowed = CASES[which]
+    z, w = support(allowed), LOGITS[0].clone().requires_grad_()
+    (exact,) = torch.autograd.grad((torch.softmax(z @ w, 0) * curved(z)).sum(), w)
+    estimator = ESTIMATORS[name]()
+    rows = LOGITS[0].repeat(100_000, 1).requires_grad_()
+    value = expectation(curved, make(rows), estimator, 3)
+    value.sum().backward()
+    assert rows.grad is not None
+    error = rows.grad.std(0) / math.sqrt(len(rows))
+    unbiased = bool(((rows.grad.mean(0) - exact).abs() < z_limit(N) * error + 1e-12).all())
+    if estimator.unbiased:
+        assert unbiased
+        assert error.norm() < 0.02 * exact.norm()
+    else:
+        assert rows.grad.isfinite().all()
+        assert rows.grad.abs().max() > 0
+
+
+def test_distributions_that_coincide() -> None:
+    w = torch.randn(4, 10, dtype=torch.float64)
+    groups = [0] * 10
+    for k in (0, 1, 4, 9, 10):
+        one = KSubset(k, w)
+        for other in (AtMostKSubset(k, w, low=k), PartitionedKSubset(groups, k, w)):
+            same(one, other)
+    for low, k in ((0, 3), (2, 7), (0, 10)):
+        same(AtMostKSubset(k, w, low=low), PartitionedKSubset(groups, k, w, low=low))
+    # Without a limit, independent draws.
+    free = AtMostKSubset(10, w)
+    torch.testing.assert_close(free.mean, w.sigmoid())
+    torch.testing.assert_close(free.log_normalizer, torch.nn.functional.softplus(w).sum(-1))
+    # One of each block: independent categorical variables.
+    blocks = PartitionedKSubset([0, 0, 1, 1, 1, 2, 2, 2, 2, 2], 1, w)
+    torch.testing.assert_close(blocks.mean[:, 2:5], w[:, 2:5].softmax(-1))
+    torch.testing.assert_close(blocks.mean[:, 5:], w[:, 5:].softmax(-1))
+
+
+def same(a: Any, b: Any) -> None:
+    for name in ("mean", "variance", "log_normalizer", "covariance_matrix", "mode"):
+        torch.testing.assert_close(getattr(a, name), getattr(b, name), rtol=1e-11, atol=1e-13)
+    torch.testing.assert_close(a.entropy(), b.entropy(), rtol=1e-11, atol=1e-12)
+    z = a.sample((20,))
+    torch.testing.assert_close(b.log_prob(z), a.log_prob(z))
+
+
+def test_sizes_by_row_and_infinite_logits() -> None:
+    inf = math.inf
+    w = torch.tensor([[inf, 0, 1, -inf, 2], [0, 1, 2, 3, 4], [inf, inf, 0, 0, 0], [-inf, -inf, -inf, 1, 2]])
+    low, k = torch.tensor([0, 1, 2, 2]), torch.tensor([2, 4, 2, 5])
+    dist = AtMostKSubset(k, w.double(), low=low)
+    for row in range(4):
+        one = AtMostKSubset(int(k[row]), w[row].double(), low=int(low[row]))
+        z = one.enumerate_support()
+        finite = torch.where(w[row].isfinite(), w[row], 0.0).double()
+        possible = ((z == 1) | (w[row] != inf)).all(-1) & ((z == 0) | (w[row] != -inf)).all(-1)
+        p = torch.softmax((z @ finite)[possible], 0)
+        for found in (one, dist):
+            mean = found.mean if found is one else found.mean[row]
+            torch.testing.assert_close(mean, p @ z[possible])
+            sample = found.sample((2000,)) if found is one else found.sample((2000,))[:, row]
+            assert (sample.sum(-1) <= k[row]).all()
+            assert (sample.sum(-1) >= low[row]).all()
+            assert binomial(sample, p @ z[possible]) > FALSE_ALARM
+
+
+def binomial(sample: Tensor, p: Tensor) -> float:
+    from oracle import binomial_p_value
+
+    return binomial_p_value(sample.sum(0).long(), p.clamp(max=1), len(sample))
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32])
+def test_other_dtypes(dtype: torch.dtype) -> None:
+    w = torch.randn(3, N).to(dtype)
+    for make, _ in CASES.values():
+        dist, twin = make(w), make(w.double())
+        assert dist.mean.dtype == dist.sample().dtype == dist.entropy().dtype == dtype
+        torch.testing.assert_close(dist.mean.double(), twin.mean, rtol=2 * torch.finfo(dtype).eps, atol=1e-6)
+
+
+def test_divergence() -> None:
+    p, q = AtMostKSubset(3, LOGITS[0], low=1), AtMostKSubset(4, LOGITS[1])
+    z = p.enumerate_support()
+    expected = (p.log_prob(z).exp() * (p.log_prob(z) - q.log_prob(z))).sum()
+    torch.testing.assert_close(kl_divergence(p, q), expected)
+    assert kl_divergence(q, p) == math.inf
+    a, b = PartitionedKSubset(GROUPS, 1, LOGITS[0]), PartitionedKSubset(GROUPS, 1, LOGITS[1])
+    z = a.enumerate_support()
+    torch.testing.assert_close(kl_divergence(a, b), (a.log_prob(z).exp() * (a.log_prob(z) - b.log_prob(z))).sum())
+    with pytest.raises(NotImplementedError, match="the same groups of items"):
+        kl_divergence(a, KSubset(3, LOGITS[0]))
+
+
+@pytest.mark.parametrize("what", ["range", "groups", "many groups"])
+def test_a_million_items_in_under_a_second(what: str, one_thread: None) -> None:
+    n = 1_000_000
+    logits = torch.randn(n, requires_grad=True)
+    groups = torch.arange(n) % (7 if what == "groups" else 100_000)
+    start = time.process_time()
+    dist: Any = AtMostKSubset(1000, logits) if what == "range" else PartitionedKSubset(groups, 3, logits)
+    dist.log_normalizer.backward()
+    mean = dist.mean.detach()
+    dist.entropy()
+    seconds = time.process_time() - start
+    assert logits.grad is not None
+    torch.testing.assert_close(mean, logits.grad)
+    size = 1000 if what == "range" else 3 * (int(groups.max()) + 1)
+    assert mean.double().sum().item() == pytest.approx(size, rel=1e-3)
+    assert seconds < 1
+
+
+@pytest.mark.parametrize(
+    ("make", "error", "message"),
+    [
+        (lambda: AtMostKSubset(2, torch.zeros(4), low=3), ValueError, "low must be at most k, got low = 3 and k = 2"),
+        (lambda: AtMostKSubset(5, torch.zeros(4)), ValueError, "k must be between 0 and the number of items, 4, got 5"),
+        (lambda: AtMostKSubset(2, torch.zeros(4), low=-1), ValueError, "low must be between 0 and the number of items"),
+        (lambda: AtMostKSubset(2, torch.zeros(4), low=0.5), TypeError, "low must be an integer"),
+        (lambda: AtMostKSubset(1, torch.tensor([math.inf, math.inf, 0])), ValueError, "must include at most k items"),
+        (lambda: PartitionedKSubset([0, 0, 1], 1, torch.zeros(4)), ValueError, "groups must have shape (4,)"),
+        (lambda: PartitionedKSubset([0, 0, 2, 2], 1, torch.zeros(4)), ValueError, "groups must be numbered from 0"),
+        (lambda: PartitionedKSubset([0, 0, -1, 1], 1, torch.zeros(4)), ValueError, "groups must be numbered from 0"),
+        (lambda: PartitionedKSubset([0.5] * 4, 1, torch.zeros(4)), TypeError, "groups must be integers"),
+        (
+            lambda: PartitionedKSubset([0, 0, 1, 1], [1, 3], torch.zeros(4)),
+            ValueError,
+            "k must be between 0 and the number of items of the group, 2 in group 1, got 3",
+        ),
+        (lambda: PartitionedKSubset([0, 0, 1, 1], [1, 2, 1], torch.zeros(4)), ValueError, "one for each of 2 groups"),
+        (lambda: PartitionedKSubset([0, 0, 1, 1], 1, torch.zeros(4), low=2), ValueError, "low must be at most k"),
+        (
+            lambda: PartitionedKSubset([0, 0, 1, 1], 1, torch.tensor([-math.inf, -math.inf, 0, 0])),
+            ValueError,
+            "above -inf must be at least k in row 0, got 0",
+        ),
+    ],
+)
+def test_wrong_arguments(make: Callable[[], object], error: type[Exception], message: str) -> None:
+    with pytest.raises(error, match=re.escape(message)):
+        make()
+
+
+def test_a_distribution_of_ones_own() -> None:
+    """Subsets without neighbours on a line, by enumeration: nothing but the abstract class is needed."""
+
+    class NoNeighbours(SubsetDistribution):
+        arg_constraints: dict[str, Any] = {}  # noqa: RUF012
+
+        def __init__(self, logits: Tensor) -> None:
+            self._logits = logits
+            every = torch.cartesian_prod(*[torch.tensor([0.0, 1.0], dtype=logits.dtype)] * logits.shape[-1])
+            self._support = every[(every[:, 1:] * every[:, :-1]).sum(-1) == 0]
+            super().__init__(logits.shape[:-1], logits.shape[-1:], validate_args=False)
+
+        logits = property(lambda self: self._logits)  # type: ignore[assignment]
+
+        def _log_prob_of_all(self) -> Tensor:
+            return torch.log_softmax(self._logits @ self._support.T, -1)
+
+        def sample(self, sample_shape: Any = (), *, generator: torch.Generator | None = None) -> Tensor:
+            shape = (*sample_shape, *self.batch_shape)
+            p = self._log_prob_of_all().detach().exp().expand(*shape, -1).flatten(0, -2)
+            return self._support[torch.multinomial(p, 1, generator=generator).squeeze(-1)].reshape(*shape, -1)
+
+        def sample_distinct(self, num_samples: int, *, generator: torch.Generator | None = None) -> Tensor:
+            p = self._log_prob_of_all().detach().exp().flatten(0, -2)
+            chosen = torch.multinomial(p, num_samples, generator=generator)
+            return self._support[chosen].movedim(1, 0).reshape(num_samples, *self.batch_shape, -1)
+
+        def log_density(self, value: Tensor) -> Tensor:
+            return (value * self._logits).sum(-1).double() - (self._logits @ self._support.T).logsumexp(-1).double()
+
+        mean = property(lambda self: self._log_prob_of_all().exp() @ self._support)  # type: ignore[assignment]
+        mode = property(lambda self: self._support[self._log_prob_of_all().argmax(-1)])  # type: ignore[assignment]
+
+        def covariance_product(self, vector: Tensor) -> Tensor:
+            raise NotImplementedError
+
+        def to_rows(self, scores: Tensor) -> Any:
+            raise NotImplementedError
+
+        def from_rows(self, rows: Any) -> Any:
+            raise NotImplementedError
+
+    w = LOGITS[0].clone().requires_grad_()
+    z = NoNeighbours(w)._support
+    (exact,) = torch.autograd.grad((torch.softmax(z @ w, 0) * curved(z)).sum(), w)
+    for make in list(ESTIMATORS.values())[:7]:
+        rows = LOGITS[0].repeat(20_000, 1).requires_grad_()
+        expectation(curved, NoNeighbours(rows), make(), 3).sum().backward()
+        assert rows.grad is not None
+        error = rows.grad.std(0) / math.sqrt(len(rows))
+        if make().unbiased:
+            assert ((rows.grad.mean(0) - exact).abs() < z_limit(N) * error).all()
+        else:
+            assert rows.grad.isfinite().all()
