@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 import torch
 
+from ksubset._support import provenance
 from ksubset.experiments import records, runner
 from ksubset.experiments.config import SUBSETS_PER, RunConfig
 from ksubset.experiments.methods import METHODS
@@ -113,13 +114,13 @@ def test_an_interrupt_before_the_first_epoch(tmp_path: Path, monkeypatch: pytest
 
 
 def test_an_interrupt_after_the_last_epoch_loses_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    name = runner._device_name
+    name = provenance.device_name
 
     def interrupted_name(device: torch.device) -> str:
         signal.raise_signal(signal.SIGINT)
         return name(device)
 
-    monkeypatch.setattr(runner, "_device_name", interrupted_name)
+    monkeypatch.setattr(provenance, "device_name", interrupted_name)
     with pytest.raises(KeyboardInterrupt):
         runner.run(QUICK, tmp_path)
     (record,) = records.read(tmp_path)
