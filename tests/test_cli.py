@@ -151,6 +151,7 @@ def test_a_folder_that_cannot_be_written(tmp_path: Path) -> None:
     assert len(result.stderr.splitlines()) == 1
 
 
+@pytest.mark.usefixtures("interruptible")
 def test_ctrl_c_ends_the_sweep(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     evaluate = Training.evaluate
 

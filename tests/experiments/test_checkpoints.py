@@ -498,6 +498,7 @@ def test_one_thread_for_a_run(tmp_path: Path) -> None:
         assert folder == folder_of(config, tmp_path)
 
 
+@pytest.mark.usefixtures("interruptible")
 def test_an_interrupt_loses_no_epoch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     steps, interrupts = 0, (2, 9, 16)
     original = training.expectation

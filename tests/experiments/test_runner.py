@@ -87,6 +87,7 @@ def test_progress_and_monitor_see_every_epoch(tmp_path: Path) -> None:
     assert entries == monitored == record.history
 
 
+@pytest.mark.usefixtures("interruptible")
 def test_an_interrupt_leaves_a_usable_record(tmp_path: Path) -> None:
     def interrupt(entry: dict[str, Any]) -> None:
         if entry["epoch"] == 2:
@@ -102,6 +103,7 @@ def test_an_interrupt_leaves_a_usable_record(tmp_path: Path) -> None:
     assert set(record.test) == {"accuracy"}
 
 
+@pytest.mark.usefixtures("interruptible")
 def test_an_interrupt_before_the_first_epoch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def seeded(_: int) -> None:
         signal.raise_signal(signal.SIGINT)
@@ -113,6 +115,7 @@ def test_an_interrupt_before_the_first_epoch(tmp_path: Path, monkeypatch: pytest
     assert (record.status, record.history, record.seconds_per_epoch) == ("interrupted", [], None)
 
 
+@pytest.mark.usefixtures("interruptible")
 def test_an_interrupt_after_the_last_epoch_loses_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     name = provenance.device_name
 
