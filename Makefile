@@ -45,13 +45,13 @@ paper: $(INSTALLED)  ## the paper's evaluation: goes on where it was ended, and 
 	$(BIN)/ksubset plot $(RUNS) --out $(RUNS)/figures
 
 bench: $(INSTALLED)  ## ours against its peers, side by side
-	$(BIN)/pip install --quiet --constraint constraints.txt '.[bench]'
+	$(BIN)/pip install --quiet --constraint constraints.txt --editable '.[bench]'
 	$(BIN)/python benchmarks/normalizer.py
 	$(BIN)/python benchmarks/sampler.py
 	$(BIN)/python benchmarks/training.py
 
 docs: $(INSTALLED)  ## the documentation as web pages, in site/: runs the tutorial, a minute
-	$(BIN)/pip install --quiet --constraint constraints.txt '.[docs]'
+	$(BIN)/pip install --quiet --constraint constraints.txt --editable '.[docs]'
 	$(BIN)/sphinx-build --quiet --fail-on-warning -b html docs site
 
 clean:

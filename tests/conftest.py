@@ -1,6 +1,7 @@
-"""What all tests share: the device, strictness of statistical tests, and the folder of real data."""
+"""What all tests share: the device, strictness of statistical tests, the folder of real data, and Ctrl-C."""
 
 import os
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -44,3 +45,11 @@ def one_thread() -> Iterator[None]:
     torch.set_num_threads(1)
     yield
     torch.set_num_threads(threads)
+
+
+@pytest.fixture
+def interruptible() -> Iterator[None]:
+    """Ctrl-C is an exception, as in a terminal: a suite in the background (``nohup``) inherits that it is ignored."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)

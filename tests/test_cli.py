@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
+import ksubset
 from ksubset import cli
 from ksubset.experiments import protocols, records
 from ksubset.experiments.config import RunConfig
@@ -151,6 +152,7 @@ def test_a_folder_that_cannot_be_written(tmp_path: Path) -> None:
     assert len(result.stderr.splitlines()) == 1
 
 
+@pytest.mark.usefixtures("interruptible")
 def test_ctrl_c_ends_the_sweep(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     evaluate = Training.evaluate
 
@@ -268,3 +270,16 @@ def test_help_lists_what_there_is() -> None:
     config = {field.name: field.metadata["help"] for field in dataclasses.fields(RunConfig)}
     for name, known in (("task", tasks.TASKS), ("dataset", datasets.SETS), ("method", methods.METHODS)):
         assert all(entry in config[name] for entry in known)
+
+
+def test_version() -> None:
+    assert invoke("--version").output == f"ksubset {ksubset.__version__}\n"
+
+
+def test_a_missing_extra_is_one_line() -> None:
+    code = "import sys; sys.modules['typer'] = None; from ksubset.cli import main; main()"
+    done = subprocess.run([sys.executable, "-c", code, "--help"], capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    (line,) = done.stderr.splitlines()
+    assert line.startswith("error: typer is not installed; ")
+    assert "pip install 'ksubset[experiments]'" in line

@@ -527,6 +527,7 @@ class TestContract:
         with pytest.raises(ValueError, match="probs of 1 must include at most k items, got 2 of them with k = 1"):
             KSubset(1, probs=torch.tensor([1, 1, 0.3]))
 
+    @pytest.mark.filterwarnings("ignore::DeprecationWarning")  # torch's own tracer
     def test_probabilities_out_of_range_are_no_numbers(self) -> None:
         def mean(theta: Tensor) -> Tensor:
             return KSubset(2, probs=theta).mean

@@ -20,7 +20,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from ksubset._support import files
+from ksubset._support import files, provenance
 from ksubset.experiments import checkpoints, datasets, records, runner
 from ksubset.experiments.checkpoints import Checkpoint
 from ksubset.experiments.config import RunConfig
@@ -38,11 +38,12 @@ TINY = dataclasses.replace(QUICK, epochs=3, samples=2, batch_size=700)
 NURSERY = """
 import json, os, sys, time
 import torch
+from ksubset._support import provenance
 from ksubset.experiments import datasets, runner, tasks
 from ksubset.experiments.config import RunConfig
 
 torch.set_num_threads(1)
-runner._commit = lambda: None
+provenance.commit = lambda: None
 datasets.load("digits")
 tasks.find("reconstruction")(8, 10)
 torch.optim.Adam([torch.zeros(1)])  # imports a lot, too
@@ -75,7 +76,7 @@ class Killed(BaseException):
 @pytest.fixture(autouse=True)
 def _one_commit(monkeypatch: pytest.MonkeyPatch) -> None:
     """Records are compared, and somebody may commit between the runs."""
-    monkeypatch.setattr(runner, "_commit", lambda: None)
+    monkeypatch.setattr(provenance, "commit", lambda: None)
 
 
 def numbers(record: Record) -> dict[str, Any]:
@@ -513,6 +514,7 @@ def test_one_thread_for_a_run(tmp_path: Path) -> None:
         assert folder == folder_of(config, tmp_path)
 
 
+@pytest.mark.usefixtures("interruptible")
 def test_an_interrupt_loses_no_epoch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     steps, interrupts = 0, (2, 9, 16)
     original = joint.expectation
@@ -556,7 +558,7 @@ def test_killed_at_either_file_of_a_checkpoint(
     with pytest.raises(Killed):
         runner.run(config, tmp_path / "killed", checkpoint_every=1)
     monkeypatch.undo()
-    monkeypatch.setattr(runner, "_commit", lambda: None)
+    monkeypatch.setattr(provenance, "commit", lambda: None)
     checkpoint = checkpoints.load(runner.resolve(config), folder)
     assert checkpoint is not None
     assert [entry["epoch"] for entry in checkpoint.history] == [1]

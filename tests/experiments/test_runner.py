@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 import torch
 
+from ksubset._support import provenance
 from ksubset.experiments import records, runner
 from ksubset.experiments.config import SUBSETS_PER, RunConfig
 from ksubset.experiments.methods import METHODS
@@ -88,6 +89,7 @@ def test_progress_and_monitor_see_every_epoch(tmp_path: Path) -> None:
     assert entries == monitored == record.history
 
 
+@pytest.mark.usefixtures("interruptible")
 def test_an_interrupt_leaves_a_usable_record(tmp_path: Path) -> None:
     def interrupt(entry: dict[str, Any]) -> None:
         if entry["epoch"] == 2:
@@ -103,6 +105,7 @@ def test_an_interrupt_leaves_a_usable_record(tmp_path: Path) -> None:
     assert set(record.test) == {"accuracy"}
 
 
+@pytest.mark.usefixtures("interruptible")
 def test_an_interrupt_before_the_first_epoch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def interrupted(*arguments: Any) -> AbstractContextManager[None]:
         signal.raise_signal(signal.SIGINT)
@@ -115,14 +118,15 @@ def test_an_interrupt_before_the_first_epoch(tmp_path: Path, monkeypatch: pytest
     assert (record.status, record.history, record.seconds_per_epoch) == ("interrupted", [], None)
 
 
+@pytest.mark.usefixtures("interruptible")
 def test_an_interrupt_after_the_last_epoch_loses_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    name = runner._device_name
+    name = provenance.device_name
 
     def interrupted_name(device: torch.device) -> str:
         signal.raise_signal(signal.SIGINT)
         return name(device)
 
-    monkeypatch.setattr(runner, "_device_name", interrupted_name)
+    monkeypatch.setattr(provenance, "device_name", interrupted_name)
     with pytest.raises(KeyboardInterrupt):
         runner.run(QUICK, tmp_path)
     (record,) = records.read(tmp_path)

@@ -74,6 +74,7 @@ def test_each_configuration_is_trained_once(tmp_path: Path) -> None:
     assert said[1] == f"[1/1] classification digits sfess-v seed 0: already in {path}"
 
 
+@pytest.mark.usefixtures("interruptible")
 def test_an_interrupted_run_goes_on(tmp_path: Path) -> None:
     def interrupt(entry: dict[str, Any]) -> None:
         if entry["epoch"] == 2:

@@ -4,8 +4,9 @@ try:
     from ksubset.cli import experiments, lab, selection  # noqa: F401 - each registers its commands
     from ksubset.cli.console import app
 except ModuleNotFoundError as error:
-    raise ImportError(
-        f"{error.name} is not installed; to select columns, get it by: pip install 'ksubset[selection]'; "
+    # Whoever imports this is a command line, which a traceback does not help.
+    raise SystemExit(
+        f"error: {error.name} is not installed; to select columns, get it by: pip install 'ksubset[selection]'; "
         "for the other commands: pip install 'ksubset[experiments]'"
     ) from error
 

@@ -11,6 +11,8 @@ import typer
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
+import ksubset
+
 __all__ = ["Command", "app", "bar", "clear_errors", "once", "one_thread", "say"]
 
 app = typer.Typer(
@@ -19,6 +21,23 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
+
+
+def _version(asked: bool) -> None:
+    if asked:
+        typer.echo(f"ksubset {ksubset.__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _options(
+    version: Annotated[
+        bool, typer.Option("--version", is_eager=True, callback=_version, help="Show the version and exit.")
+    ] = False,
+) -> None:
+    """What the command takes before the name of another one."""
+
+
 Command = TypeVar("Command", bound=Callable[..., None])
 
 

@@ -3,7 +3,6 @@
 import dataclasses
 import functools
 import inspect
-import itertools
 import typing
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -74,12 +73,13 @@ def run(
 
     Example: ksubset run --dataset fashion-mnist --method sfess-v --seed 0
     """
-    from ksubset.experiments.sweep import summary, title, train
+    from ksubset.experiments import protocols
+    from ksubset.experiments.backends.base import Plan, summary, title
 
-    (config,) = _configs(protocol, grid)
+    (config,) = protocols.grid(protocol or ["paper"], grid)
     console = Console()
     with _epochs(console, title(config), config.epochs) as progress:
-        record = train(config, out, progress, checkpoint_every=checkpoint_every, tensorboard=tensorboard)
+        record = Plan(out, checkpoint_every, tensorboard).train(config, progress)
     say(console, f"{title(config)}: {summary(record, out)}")
 
 
@@ -102,8 +102,10 @@ def sweep(
 
     Example: ksubset sweep --dataset fashion-mnist --method gs --method sfess-v --seed 0 --seed 1 --jobs 2
     """
+    from ksubset.experiments import protocols
+
     _train(
-        _configs(protocol, grid),
+        protocols.grid(protocol or ["paper"], grid),
         out,
         backend=backend,
         jobs=jobs,
@@ -167,18 +169,6 @@ def _draw(records: list["Record"], folder: Path) -> None:
         typer.echo(path)
 
 
-def _configs(protocols: list[str] | None, grid: dict[str, list[Any]]) -> list[RunConfig]:
-    """All combinations of a grid, under each of the protocols."""
-    from ksubset.experiments.protocols import find
-
-    configs = []
-    for protocol, *values in itertools.product(protocols or ["paper"], *grid.values()):
-        given = dict(zip(grid, values, strict=True))
-        cell = (given.get(name, getattr(RunConfig, name)) for name in ("task", "dataset", "method"))
-        configs.append(RunConfig(**find(protocol, *cell) | given))
-    return configs
-
-
 def _train(configs: list[RunConfig], out: Path, **options: Any) -> list["Record"]:
     """Sweep over the configurations and give their records, or end with a line for each run that failed."""
     from ksubset.experiments.sweep import sweep
@@ -197,7 +187,7 @@ def _train(configs: list[RunConfig], out: Path, **options: Any) -> list["Record"
 @contextmanager
 def _epochs(console: Console, name: str, epochs: int) -> Iterator[Callable[[dict[str, Any]], None]]:
     """A progress bar over the epochs of a run; gives the function that takes their entries of the history."""
-    from ksubset.experiments.sweep import metrics
+    from ksubset.experiments.backends.base import metrics
 
     with bar(console, name, epochs, "epoch") as advance:
 

@@ -141,10 +141,10 @@ class ConditionalBernoulli(SubsetDistribution):
     def expand(self, batch_shape: Any, _instance: Any = None) -> Any:
         new = self._get_checked_instance(type(self), _instance)
         batch_shape = Size(batch_shape)
-        for name in ("k", "low", "high"):
-            if name in self.__dict__:
-                size = getattr(self, name)
-                setattr(new, name, size.expand(batch_shape) if isinstance(size, Tensor) else size)
+        for name in {"k", "low", "groups"} & self.__dict__.keys():
+            value = getattr(self, name)
+            of_batch = isinstance(value, Tensor) and self._parts[0].items is None
+            setattr(new, name, value.expand(batch_shape) if of_batch else value)
         new._parts = [
             part if part.items is not None else Part(None, *_expanded(part, batch_shape)) for part in self._parts
         ]

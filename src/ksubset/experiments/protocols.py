@@ -2,14 +2,16 @@
 
 import dataclasses
 import functools
+import itertools
 import tomllib
+from collections.abc import Mapping, Sequence
 from importlib import resources
 from typing import Any
 
 from ksubset.experiments import datasets
 from ksubset.experiments.config import RunConfig
 
-__all__ = ["PROTOCOLS", "find", "name"]
+__all__ = ["PROTOCOLS", "find", "grid", "name"]
 
 PROTOCOLS = ("paper", "best")
 
@@ -38,6 +40,20 @@ def find(protocol: str, task: str, dataset: str, method: str) -> dict[str, Any]:
     if "k_start" in settings:
         settings["k_start"] = min(settings["k_start"], datasets.find(dataset).side ** 2)
     return settings
+
+
+def grid(protocols: Sequence[str], values: Mapping[str, Sequence[Any]]) -> list[RunConfig]:
+    """All combinations of values of some knobs under each of the protocols, which give the other knobs.
+
+    Raises:
+        ValueError: as of :func:`find`, or a value is wrong.
+    """
+    configs = []
+    for protocol, *chosen in itertools.product(protocols, *values.values()):
+        given = dict(zip(values, chosen, strict=True))
+        cell = (given.get(knob, getattr(RunConfig, knob)) for knob in ("task", "dataset", "method"))
+        configs.append(RunConfig(**find(protocol, *cell) | given))
+    return configs
 
 
 def name(config: RunConfig) -> str | None:

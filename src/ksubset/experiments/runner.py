@@ -2,9 +2,7 @@
 
 import dataclasses
 import datetime
-import platform
 import signal
-import subprocess
 import threading
 import time
 from collections.abc import Callable
@@ -16,7 +14,7 @@ import torch
 from torch import Tensor
 
 import ksubset
-from ksubset._support import files
+from ksubset._support import files, provenance
 from ksubset.experiments import checkpoints, datasets, methods, records, tasks
 from ksubset.experiments.checkpoints import Checkpoint
 from ksubset.experiments.config import RunConfig
@@ -83,7 +81,7 @@ def run(
     if checkpoint_every < 1:
         raise ValueError(f"checkpoint_every: expected an integer >= 1, got {checkpoint_every}")
     start = time.perf_counter()
-    commit = _commit()  # before the training, as the tree may change during it
+    commit = provenance.commit()  # before the training, as the tree may change during it
     config = resolve(config)
     out = files.prepare(out)
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
@@ -136,13 +134,8 @@ def run(
             seconds_total=time.perf_counter() - start,
             seconds_per_epoch=sum(entry["seconds"] for entry in history) / len(history) if history else None,
             side=data.side,
-            versions={
-                "python": platform.python_version(),
-                "torch": torch.__version__,
-                "numpy": numpy.__version__,
-                "ksubset": ksubset.__version__,
-            },
-            device=f"{_device_name(device)}{', bfloat16' if training.mixed else ''}",
+            versions=provenance.versions(torch, numpy, ksubset),
+            device=f"{provenance.device_name(device)}{', bfloat16' if training.mixed else ''}",
             commit=commit,
             timestamp=datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
         )
@@ -179,35 +172,3 @@ class _Interrupt:
 def _grey(images: Tensor) -> list[list[int]]:
     levels: list[list[int]] = (images * 255).round().to(torch.uint8).tolist()
     return levels
-
-
-def _device_name(device: torch.device) -> str:
-    if device.type == "cuda":
-        return torch.cuda.get_device_name(device)
-    threads = torch.get_num_threads()
-    return f"{_cpu_name()}, {threads} {'thread' if threads == 1 else 'threads'}"
-
-
-def _cpu_name() -> str:
-    info = Path("/proc/cpuinfo")
-    if info.exists():  # Linux, where platform.processor() knows the architecture at best
-        for line in info.read_text().splitlines():
-            if line.startswith("model name"):
-                return line.partition(":")[2].strip()
-    return platform.processor() or platform.machine() or "unknown CPU"
-
-
-def _commit() -> str | None:
-    """The commit this file belongs to; None if it is not under version control, or git is missing."""
-    folder = Path(__file__).parent
-
-    def git(*arguments: str) -> str:
-        command = ["git", "-C", str(folder), *arguments]
-        return subprocess.run(command, capture_output=True, text=True, check=True, timeout=10).stdout.strip()
-
-    try:
-        # An installed copy may lie inside somebody else's repository.
-        git("ls-files", "--error-unmatch", Path(__file__).name)
-        return git("describe", "--always", "--dirty", "--abbrev=40", "--exclude=*")
-    except (OSError, subprocess.SubprocessError):
-        return None

@@ -4,6 +4,7 @@ import statistics
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
+from ksubset._support import markdown
 from ksubset.experiments import published
 from ksubset.experiments.protocols import PROTOCOLS, name
 from ksubset.experiments.records import FINISHED, Record, describe, group, latest, quantity
@@ -44,7 +45,7 @@ def _comparison(records: Sequence[Record], notes: list[str]) -> str:
     if len(blocks) < 2:
         return ""
     columns = _columns(records)
-    lines = _head(["Metric", "Dataset", "Source", "Epochs", "Seeds", *columns])
+    rows = []
     for metric, title, dataset, runs in _cells(records):
         label = [title, dataset]
         for members in _by_protocol(runs).values():
@@ -55,26 +56,28 @@ def _comparison(records: Sequence[Record], notes: list[str]) -> str:
             seeds = str(*counts) if len(counts) == 1 else f"{min(counts)} to {max(counts)}"
             texts = {method: _spread(cell, seeds=len(counts) > 1) for method, cell in values.items()}
             source = [f"ours, protocol {name(config)}", str(config.epochs), seeds]
-            lines.append(_row([*label, *source, *_ranked(columns, texts, _means(values), best=max)]))
+            rows.append([*label, *source, *_ranked(columns, texts, _means(values), best=max)])
             label = ["", ""]
         if cells := _published(columns, metric, dataset, records[0].config.k):
             paper = published.load()
             source = [_source(metric, dataset, notes), str(paper["epochs"]), str(paper["seeds"])]
-            lines.append(_row([*label, *source, *cells]))
-    return f"**Protocols beside each other, k = {records[0].config.k}**\n\n" + "\n".join(lines)
+            rows.append([*label, *source, *cells])
+    table = markdown.table(["Metric", "Dataset", "Source", "Epochs", "Seeds", *columns], rows)
+    return f"**Protocols beside each other, k = {records[0].config.k}**\n\n{table}"
 
 
 def _block(records: Sequence[Record], notes: list[str]) -> str:
     """Ours of one protocol, the paper's below each row."""
     columns = _columns(records)
-    lines = _head(["Metric", "Dataset", "Source", *columns])
+    rows = []
     for metric, title, dataset, runs in _cells(records):
         values = _values(runs, metric)
         texts = {method: _spread(cell) for method, cell in values.items()}
-        lines.append(_row([title, dataset, "ours", *_ranked(columns, texts, _means(values), best=max)]))
+        rows.append([title, dataset, "ours", *_ranked(columns, texts, _means(values), best=max)])
         if cells := _published(columns, metric, dataset, records[0].config.k):
-            lines.append(_row(["", "", _source(metric, dataset, notes), *cells]))
-    return f"**{describe(records[0].config)}**\n\n" + "\n".join(lines)
+            rows.append(["", "", _source(metric, dataset, notes), *cells])
+    table = markdown.table(["Metric", "Dataset", "Source", *columns], rows)
+    return f"**{describe(records[0].config)}**\n\n{table}"
 
 
 def _cells(records: Iterable[Record]) -> Iterator[tuple[str, str, str, list[Record]]]:
@@ -127,7 +130,7 @@ def runtime(records: Iterable[Record]) -> str:
     blocks = []
     for protocol, members in _by_protocol(finished).items():
         columns = _columns(members)
-        lines = _head(["Metric", "Task", "Source", *columns])
+        rows = []
         by_device = group(members, lambda record: record.device)
         for title, seconds in (
             ("Total time ↓", lambda record: record.seconds_total),
@@ -145,13 +148,14 @@ def runtime(records: Iterable[Record]) -> str:
                         method: f"{_time(means[method])} ({quantity(len(times[method]), 'run')})" for method in times
                     }
                     # A device has commas of its own.
-                    lines.append(_row([title, task, f"ours: {device}", *_ranked(columns, texts, means, best=min)]))
+                    rows.append([title, task, f"ours: {device}", *_ranked(columns, texts, means, best=min)])
             total = title.startswith("Total")
             values = [60 * minutes for minutes in printed["total_minutes"]] if total else printed["epoch_seconds"]
             means = dict(zip(paper["methods"], values, strict=True))
             texts = {method: _time(value) for method, value in means.items()}
-            lines.append(_row(["", "all", f"paper: {printed['device']}", *_ranked(columns, texts, means, best=min)]))
-        blocks.append(f"**{protocol}**\n\n" + "\n".join(lines))
+            rows.append(["", "all", f"paper: {printed['device']}", *_ranked(columns, texts, means, best=min)])
+        table = markdown.table(["Metric", "Task", "Source", *columns], rows)
+        blocks.append(f"**{protocol}**\n\n{table}")
     caption = (
         "Table 2: mean wall-clock time; shortest bold, second underlined. The total holds loading, validation and the "
         f"test; an epoch holds its validation. The paper's rows: {published.protocol()}, both tasks and three data "
@@ -213,11 +217,3 @@ def _ranked(
         cells[first] = f"**{cells[first]}**"
         cells[second] = f"<u>{cells[second]}</u>"
     return [cells[column] for column in columns]
-
-
-def _row(cells: Sequence[str]) -> str:
-    return "| " + " | ".join(cells) + " |"
-
-
-def _head(cells: Sequence[str]) -> list[str]:
-    return [_row(cells), _row(["---"] * len(cells))]

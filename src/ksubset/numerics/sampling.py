@@ -185,8 +185,8 @@ def sample_indices(table: SamplingTable, num_samples: int, generator: Generator 
         # Unused places sort last as the largest value, and become -1 again afterwards.
         indices = torch.where(drawn < 0, n, drawn)
     else:
-        chosen = sample_k_hot(table, num_samples, torch.bool, generator)
-        indices = torch.where(chosen, torch.arange(n, device=chosen.device), n)
+        chosen = sample_k_hot(table, num_samples, torch.int8, generator)
+        indices = torch.where(chosen > 0, torch.arange(n, device=chosen.device), n)
     ascending = indices.sort(-1).values[..., : table.largest]
     return torch.where(ascending == n, -1, ascending)
 

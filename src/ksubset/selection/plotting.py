@@ -15,12 +15,12 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullLocator
 from numpy.typing import NDArray
 
+from ksubset._support import palette
 from ksubset.selection.co_inclusion import CoInclusion, likeliest
 
 __all__ = ["Report", "draw_search", "draw_training"]
 
-# Two of Okabe and Ito's colours, told apart by colour-blind readers too.
-_KEPT, _OTHER = "#D55E00", "#0072B2"
+_KEPT, _OTHER = palette.VERMILLION, palette.BLUE
 _LONGEST = 26  # characters
 _ROW, _CHARACTER = 0.21, 0.075  # inches, of small print
 

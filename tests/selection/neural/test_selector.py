@@ -393,6 +393,7 @@ class Impatient(nn.Linear):
         return super().forward(input)
 
 
+@pytest.mark.usefixtures("interruptible")
 def test_an_interrupt_keeps_the_columns_at_present(numbers: Any) -> None:
     module = Impatient(12, 1)
     module.left = 40
@@ -403,6 +404,7 @@ def test_an_interrupt_keeps_the_columns_at_present(numbers: Any) -> None:
     assert fitted.predict(numbers[0]).shape == (300,)
 
 
+@pytest.mark.usefixtures("interruptible")
 def test_an_interrupt_before_the_first_step_is_one(numbers: Any) -> None:
     module = Impatient(12, 1)
     module.left = 2

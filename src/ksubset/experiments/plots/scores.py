@@ -6,7 +6,7 @@ import torch
 from matplotlib.figure import Figure
 
 from ksubset import KSubset
-from ksubset.experiments.plots.style import COLOURS
+from ksubset._support import palette
 
 __all__ = ["draw"]
 
@@ -23,8 +23,8 @@ def draw(n: int = 10, k: int = 4) -> Figure:
     figure = Figure(figsize=(8, 3), layout="constrained")
     left, right = figure.subplots(1, 2)
     items = range(1, n + 1)
-    colours = [COLOURS[3] if taken else COLOURS[0] for taken in z.tolist()]
-    left.bar(items, theta.tolist(), color=COLOURS[0])
+    colours = [palette.VERMILLION if taken else palette.BLUE for taken in z.tolist()]
+    left.bar(items, theta.tolist(), color=palette.BLUE)
     left.set_ylabel(r"$\theta_i$")
     left.set_ylim(0, 1)
     bars: Any = right.bar(items, score.tolist(), color=colours)

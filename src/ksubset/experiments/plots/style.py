@@ -6,12 +6,11 @@ from collections.abc import Iterable, Sequence
 from matplotlib.axes import Axes
 from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
+from ksubset._support import palette
 from ksubset.experiments.methods import METHODS as _KNOWN
 
-__all__ = ["COLOURS", "DATASETS", "METHODS", "METRICS", "colour", "counted", "logarithmic", "ordered", "spread"]
+__all__ = ["DATASETS", "METHODS", "METRICS", "colour", "counted", "logarithmic", "ordered", "spread"]
 
-# Okabe and Ito's colours, told apart by colour-blind readers too.
-COLOURS = ("#0072B2", "#56B4E9", "#E69F00", "#D55E00", "#009E73", "#CC79A7", "#000000", "#999999")
 METHODS = tuple(method.label for method in _KNOWN.values())
 DATASETS = ("MNIST", "Fashion-MNIST", "KMNIST")
 METRICS = {"psnr": "PSNR (dB)", "accuracy": "accuracy"}
@@ -19,7 +18,7 @@ METRICS = {"psnr": "PSNR (dB)", "accuracy": "accuracy"}
 
 def colour(method: str, others: Iterable[str] = ()) -> str:
     """The colour of a method, the same in all figures; one that is not ours has its place among ``others``."""
-    return COLOURS[ordered([*METHODS, method, *others], METHODS).index(method) % len(COLOURS)]
+    return palette.COLOURS[ordered([*METHODS, method, *others], METHODS).index(method) % len(palette.COLOURS)]
 
 
 def ordered(names: Iterable[str], first: Sequence[str]) -> list[str]:

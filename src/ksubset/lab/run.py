@@ -1,0 +1,82 @@
+"""The laboratory at work: problems are measured one after the other, each kept as soon as it is done."""
+
+import itertools
+import platform
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
+from pathlib import Path
+
+import torch
+
+import ksubset
+from ksubset._support import files, provenance
+from ksubset.lab import measure, problems
+from ksubset.lab.figure import figure
+from ksubset.lab.results import Result, Settings, load, save
+from ksubset.lab.tables import tables
+
+__all__ = ["Bar", "environment", "run"]
+
+Bar = Callable[[str, int, str], AbstractContextManager[Callable[[str, int], None]]]
+
+
+def run(names: Sequence[str], settings: Settings, folder: Path, *, say: Callable[[str], None], bar: Bar) -> list[Path]:
+    """Measure problems that are not in the folder yet, and write `measurements.json`, `tables.md` and `figure.png`.
+
+    Arguments:
+        names: Of the problems; the tables and the figure have those too that the folder holds already.
+        settings: How to measure. What was measured in another way, or elsewhere, is measured again.
+        folder: Where to write.
+        say: Called with a line for each problem that needs no measurement.
+        bar: Called with a title, a number of steps and the name of a step; gives the function that takes a text and the
+            number of finished steps.
+
+    Returns:
+        The paths of the files.
+
+    Raises:
+        ValueError: A name is unknown, or `measurements.json` is another file.
+        ImportError: numpy, scikit-learn or matplotlib is missing.
+        OSError: The folder is not writable.
+    """
+    for name in names:
+        if name not in problems.PROBLEMS:
+            raise ValueError(f"problem: expected one of {', '.join(problems.PROBLEMS)}, got {name!r}")
+    paths = [files.prepare(folder) / name for name in ("measurements.json", "tables.md", "figure.png")]
+    results = load(paths[0]) if paths[0].exists() else {}
+    for name in names:
+        known = results.get(name)
+        if known and (known.settings, known.environment) == (settings, environment()):
+            say(f"{name}: already in {paths[0]}")
+            continue
+        results[name] = _measure(name, settings, bar)
+        save(results, paths[0])
+    results = {name: results[name] for name in problems.PROBLEMS if name in results}
+    files.write(paths[1], tables(results).encode())
+    figure(results).savefig(paths[2], dpi=150)
+    return paths
+
+
+def environment() -> dict[str, str]:
+    """Versions, device and threads, to be told beside every number."""
+    threads = torch.get_num_threads()
+    device = f"CPU ({platform.machine()}), {threads} thread{'s' if threads > 1 else ''}"
+    return provenance.versions(ksubset, torch) | {"device": device}
+
+
+def _measure(name: str, settings: Settings, bar: Bar) -> Result:
+    """Measure all estimators at one kind of problem."""
+    if name in problems.SMALL:
+        instances = [problems.SMALL[name](seed) for seed in settings.seeds]
+    else:
+        chunks, count = settings.reference // problems.CHUNK, itertools.count(1)
+        with bar(f"{name}: reference gradient", chunks, "estimate") as advance:
+            instances = [problems.decoder(settings.seeds[0], settings.reference, lambda: advance("", next(count)))]
+    cells = [(instance, *cell) for instance in instances for cell in measure.cells(instance, settings.samples)]
+    measurements = []
+    with bar(name, len(cells), "measurement") as advance:
+        for number, (instance, estimator, samples) in enumerate(cells, 1):
+            measurements.append(measure.measure(instance, estimator, samples, settings.repeats))
+            advance(f"{estimator}, S = {samples}, mse {measurements[-1].mse:.3g}", number)
+    error = max(instance.noise**0.5 / float(instance.gradient.norm()) for instance in instances)
+    return Result(settings, environment(), error, measurements)

@@ -1,0 +1,26 @@
+from pathlib import Path
+
+import pytest
+
+from ksubset.lab import results
+from ksubset.lab.results import Result
+
+
+def test_files_can_be_read_again(result: Result, tmp_path: Path) -> None:
+    path = tmp_path / "measurements.json"
+    results.save({"toy": result}, path)
+    assert results.load(path) == {"toy": result}
+    assert list(tmp_path.iterdir()) == [path]
+
+
+@pytest.mark.parametrize("text", ["nonsense", "[]", '{"toy": {"settings": {}}}', '{"toy": 3}'])
+def test_other_files_are_named(tmp_path: Path, text: str) -> None:
+    path = tmp_path / "measurements.json"
+    path.write_text(text)
+    with pytest.raises(ValueError, match=r"measurements\.json: expected measurements written by 'ksubset lab'"):
+        results.load(path)
+
+
+def test_settings_are_checked() -> None:
+    with pytest.raises(ValueError, match=r"reference: expected an integer of 1000 or more, got 1"):
+        results.Settings(reference=1)

@@ -1,0 +1,82 @@
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from ksubset import cli
+from ksubset.lab import measure, results, run, tables
+from ksubset.lab.results import Result, Settings
+
+pytestmark = pytest.mark.usefixtures("one_thread")
+
+
+def invoke(*arguments: object) -> Any:
+    return CliRunner().invoke(cli.app, ["lab", *[str(argument) for argument in arguments]])
+
+
+def test_smoke_and_nothing_is_measured_twice(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    arguments = ("--smoke", "--samples", "16", "--repeats", "2", "--out", tmp_path)
+    result = invoke("--problem", "threshold", *arguments)
+    assert result.exit_code == 0, result.output
+    assert "threshold: measurement 4/4, Hybrid(ReplayedSlope), S = 16, mse" in result.output
+    before = results.load(tmp_path / "measurements.json")
+    # Of the decoder, which takes its time, as much as needs no warming up.
+    monkeypatch.setattr(measure, "cells", lambda problem, samples: [("LeaveOneOut", *samples), ("SIMPLE", *samples)])
+    result = invoke("--problem", "threshold", "--problem", "decoder", *arguments)
+    assert result.exit_code == 0, result.output
+    assert "threshold: already in" in result.output
+    assert "decoder: reference gradient: estimate 10/10" in result.output
+    after = results.load(tmp_path / "measurements.json")
+    assert after["threshold"] == before["threshold"]
+    assert [(one.estimator, one.samples) for one in after["decoder"].measurements] == [
+        ("LeaveOneOut", 16),
+        ("SIMPLE", 16),
+    ]
+    assert after["decoder"].reference_error > 0
+    assert (tmp_path / "tables.md").read_text(encoding="utf-8") == tables.tables(after)
+    assert (tmp_path / "figure.png").stat().st_size > 10_000
+
+
+def test_ctrl_c_keeps_finished_problems(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    finished = run._measure
+
+    def interrupted(name: str, settings: Settings, bar: run.Bar) -> Result:
+        if name == "quadratic":
+            raise KeyboardInterrupt
+        return finished(name, settings, bar)
+
+    monkeypatch.setattr(run, "_measure", interrupted)
+    names = ("--problem", "threshold", "--problem", "quadratic")
+    result = invoke(*names, "--smoke", "--samples", "2", "--repeats", "5", "--out", tmp_path)
+    assert result.exit_code == 130
+    assert list(results.load(tmp_path / "measurements.json")) == ["threshold"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (
+            ["--problem", "magic"],
+            "error: problem: expected one of toy, quadratic, network, threshold, decoder, got 'magic'",
+        ),
+        (["--samples", "0"], "error: samples: expected integers of 1 or more, got [0]"),
+        (["--repeats", "1"], "error: repeats: expected an integer of 2 or more, got 1"),
+    ],
+)
+def test_errors_are_one_line(tmp_path: Path, arguments: list[str], message: str) -> None:
+    result = invoke(*arguments, "--out", tmp_path / "lab")
+    assert result.exit_code == 2
+    assert result.stderr.strip() == message
+    assert not (tmp_path / "lab").exists()
+
+
+@pytest.mark.parametrize("arguments", [("toy", "2"), ("threshold", "1"), ("quadratic", "3", "5")], ids=" ".join)
+def test_any_number_of_samples_has_its_tables(tmp_path: Path, arguments: tuple[str, ...]) -> None:
+    problem, *samples = arguments
+    options = [option for number in samples for option in ("--samples", number)]
+    result = invoke("--problem", problem, *options, "--repeats", "2", "--out", tmp_path, "--smoke")
+    assert result.exit_code == 0, result.output
+    text = (tmp_path / "tables.md").read_text(encoding="utf-8")
+    assert "|  |\n" not in text
+    assert all(f"| S = {number} |" in text or f"| mse | S = {number} " in text for number in samples[:1])
