@@ -268,7 +268,7 @@ def test_inclusion_probabilities_are_not_the_weights() -> None:  # tidyverse/dpl
 
 
 def test_marginals_that_do_not_sum_to_an_integer() -> None:  # doi 10.1214/12-EJS719
-    with pytest.raises(ValueError, match=r"within a tolerance of 1e-05, got 3\.04"):
+    with pytest.raises(ValueError, match=r"within a tolerance of 1.0e-05, got 3\.04"):
         KSubset.from_marginals(double(0.07, 0.17, 0.41, 0.61, 0.83, 0.95))
     dust = KSubset.from_marginals(double(*[0.1] * 10))
     assert dust.k == 1

@@ -115,17 +115,16 @@ def test_shapes(batch: tuple[int, ...], sample: tuple[int, ...], device: torch.d
 
 
 def test_expand_shares_the_work_of_its_rows(monkeypatch: pytest.MonkeyPatch) -> None:
-    from ksubset.distributions import ksubset as distribution
+    from ksubset.distributions import conditional
 
     rows: list[torch.Size] = []
-    for name in ("moments", "sampling_table"):
-        known = getattr(distribution, name)
+    for name in ("solve", "sampling_table"):
 
-        def counted(logits: torch.Tensor, k: int, known: object = known) -> object:
+        def counted(logits: torch.Tensor, *others: object, known: object = getattr(conditional, name)) -> object:
             rows.append(logits.shape)
-            return known(logits, k)  # type: ignore[operator]
+            return known(logits, *others)  # type: ignore[operator]
 
-        monkeypatch.setattr(distribution, name, counted)
+        monkeypatch.setattr(conditional, name, counted)
     logits = torch.randn(3, 1, 6, requires_grad=True)
     root = KSubset(2, logits)
     many = root.expand((5, 3, 4)).expand((2, 5, 3, 4))
@@ -135,25 +134,6 @@ def test_expand_shares_the_work_of_its_rows(monkeypatch: pytest.MonkeyPatch) -> 
     assert rows == [torch.Size([3, 1, 6])] * 2
     assert logits.grad is not None
     torch.testing.assert_close(logits.grad, (z - root.mean).sum((0, 1, 2, 4), keepdim=False)[:, None])
-
-
-@pytest.mark.parametrize("name", ["logits", "probs"])
-def test_expanded_parameters_cost_one_row(name: str) -> None:
-    parameter = torch.rand(3, 1, 6, dtype=torch.float64, requires_grad=True)
-    rows = parameter.expand(3, 4, 6)
-    wide, plain = KSubset(2, **{name: rows}), KSubset(2, **{name: rows.detach().clone().requires_grad_()})
-    assert wide._root.batch_shape == (3, 1)
-    assert plain._base is None
-    z = wide.sample((5,))
-    assert z.shape == (5, 3, 4, 6)
-    torch.testing.assert_close(wide.log_prob(z), plain.log_prob(z))
-    wide.log_prob(z).sum().backward()
-    plain.log_prob(z).sum().backward()
-    assert parameter.grad is not None
-    twin = getattr(plain, name)
-    torch.testing.assert_close(parameter.grad, twin.grad.sum(1, keepdim=True))
-    k = torch.tensor([1, 2, 1, 2])
-    assert KSubset(k, torch.zeros(6).expand(4, 6))._root.batch_shape == (4,)
 
 
 def test_expanded_rows_keep_their_own_logits() -> None:

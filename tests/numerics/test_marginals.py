@@ -69,7 +69,7 @@ def test_the_class_method() -> None:
 
 
 def test_bad_input() -> None:
-    with pytest.raises(ValueError, match=r"sum to an integer within a tolerance of 1e-05, got 3.04"):
+    with pytest.raises(ValueError, match=r"sum to an integer within a tolerance of 1.0e-05, got 3.04"):
         KSubset.from_marginals(torch.tensor([0.07, 0.17, 0.41, 0.61, 0.83, 0.95]))
     assert KSubset.from_marginals(torch.tensor([0.5, 0.52]), tolerance=0.05).k == 1
     with pytest.raises(ValueError, match=r"must lie in \[0, 1\], got values from -0.5 to 1.5"):

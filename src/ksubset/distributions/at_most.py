@@ -3,7 +3,8 @@
 import torch
 from torch import Tensor
 
-from ksubset.distributions.conditional import ConditionalBernoulli, Part, sizes_of_batch
+from ksubset.distributions.conditional import ConditionalBernoulli
+from ksubset.distributions.parts import Part, sizes_of_batch
 from ksubset.numerics.checks import all_known
 
 __all__ = ["AtMostKSubset"]

@@ -3,58 +3,28 @@
 import itertools
 import math
 from collections.abc import Iterator, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch import Generator, Size, Tensor
-from torch.distributions import constraints, register_kl
+from torch.distributions import constraints
 from torch.distributions.utils import lazy_property
 
 from ksubset.distributions.base import SubsetDistribution
-from ksubset.numerics.checks import check_feasible, check_size
+from ksubset.distributions.parts import Part, gathered, sized
+from ksubset.numerics.checks import check_feasible
 from ksubset.numerics.distinct import sample_distinct
 from ksubset.numerics.joint import covariance_from, covariance_product_from
 from ksubset.numerics.quadrature import Moments, Solution, attach, log_density, log_esp, solve
 from ksubset.numerics.sampling import SamplingTable, sample_indices, sample_k_hot, sampling_table
 from ksubset.numerics.topk import top_k
 
-__all__ = ["ConditionalBernoulli", "Part", "sized", "sizes_of_batch"]
+__all__ = ["ConditionalBernoulli"]
 
 # Subsets that `enumerate_support` is willing to list.
 _ENUMERABLE = 1_000_000
 # Distinct subsets may have to be unlikely ones: only what could not be told from a mask is taken to be certain there.
 _FAR = 2.0**20
-
-
-class Part(NamedTuple):
-    """Rows of items, with the sizes that the subset may have in each of them."""
-
-    items: Tensor | None
-    """Indices `(R, m)` of the items in each of R rows, n where there is none; None if all items are one row."""
-    low: int | Tensor
-    """Fewest members of a row: an integer or `(*B)`, or `(R)` where there are indices."""
-    high: int | Tensor
-    """Most members; the very same object as `low` where the size is known."""
-
-
-class sized(constraints.Constraint):  # noqa: N801 - torch names its constraints in lower case
-    """Vectors of zeros and ones whose ones are as many as each part asks for."""
-
-    is_discrete = True
-    event_dim = 1
-
-    def __init__(self, parts: Sequence[Part]) -> None:
-        self.parts = parts
-        super().__init__()
-
-    def check(self, value: Tensor) -> Tensor:
-        valid = ((value == 0) | (value == 1)).all(-1)
-        for part in self.parts:
-            rows = _gathered(value, part, 0.0)
-            number = rows.sum(-1, dtype=torch.float64)
-            inside = (number >= part.low) & (number <= part.high)
-            valid = valid & (inside if part.items is None else inside.all(-1))
-        return valid
 
 
 class _derived(lazy_property):  # type: ignore[type-arg]  # noqa: N801 - as its base
@@ -101,7 +71,7 @@ class ConditionalBernoulli(SubsetDistribution):
         super().__init__(batch_shape, parameter.shape[-1:], validate_args=validate_args)
         if self._validate_args:
             for part in parts:
-                check_feasible(_gathered(self.logits, part, -math.inf), part.low, part.high, name)
+                check_feasible(gathered(self.logits, part, -math.inf), part.low, part.high, name)
 
     @property
     def _root(self) -> "ConditionalBernoulli":
@@ -146,7 +116,7 @@ class ConditionalBernoulli(SubsetDistribution):
             of_batch = isinstance(value, Tensor) and self._parts[0].items is None
             setattr(new, name, value.expand(batch_shape) if of_batch else value)
         new._parts = [
-            part if part.items is not None else Part(None, *_expanded(part, batch_shape)) for part in self._parts
+            part if part.items is not None else Part(None, *part.expanded(batch_shape)) for part in self._parts
         ]
         new._base = self._root
         super(ConditionalBernoulli, new).__init__(batch_shape, self.event_shape, validate_args=False)
@@ -180,7 +150,7 @@ class ConditionalBernoulli(SubsetDistribution):
 
     def _logits_of_parts(self) -> Iterator[tuple[Tensor, Part]]:
         logits = self.logits
-        return ((_gathered(logits, part, -math.inf), part) for part in self._parts)
+        return ((gathered(logits, part, -math.inf), part) for part in self._parts)
 
     def _moments(self) -> list[Moments]:
         return [attach(s, rows) for s, (rows, _) in zip(self._solutions, self._logits_of_parts(), strict=True)]
@@ -272,7 +242,7 @@ class ConditionalBernoulli(SubsetDistribution):
     def log_density(self, value: Tensor) -> Tensor:
         root = self._root
         terms = [
-            log_density(_gathered(value.double(), part, 0.0) - (m.tilted > 0).double(), m)
+            log_density(gathered(value.double(), part, 0.0) - (m.tilted > 0).double(), m)
             for m, part in zip(root._moments(), root._parts, strict=True)
         ]
         return root._sum(terms)
@@ -310,7 +280,7 @@ class ConditionalBernoulli(SubsetDistribution):
     def covariance_product(self, vector: Tensor) -> Tensor:
         root = self._root
         products = [
-            covariance_product_from(s, rows, _gathered(vector, part, 0.0))
+            covariance_product_from(s, rows, gathered(vector, part, 0.0))
             for s, (rows, part) in zip(root._solutions, root._logits_of_parts(), strict=True)
         ]
         return root.from_rows(products)
@@ -358,7 +328,7 @@ class ConditionalBernoulli(SubsetDistribution):
     def to_rows(self, scores: Tensor) -> list[tuple[Tensor, int | Tensor]]:
         problems: list[tuple[Tensor, int | Tensor]] = []
         for part in self._parts:
-            rows = _gathered(scores, part, -math.inf)
+            rows = gathered(scores, part, -math.inf)
             if part.low is not part.high:
                 spare = torch.as_tensor(part.high - part.low, device=rows.device)
                 place = torch.arange(int(spare.max()) if spare.numel() else 0, device=rows.device)
@@ -416,57 +386,5 @@ class ConditionalBernoulli(SubsetDistribution):
             yield [item for item in items if item < n], range(a, b + 1)
 
 
-def sizes_of_batch(parameter: Tensor, k: int | Tensor, name: str, size: str = "k") -> tuple[int | Tensor, Size]:
-    """A size, an integer or a tensor of the whole batch, and the batch shape; checks all but their values.
-
-    Raises:
-        TypeError, ValueError: As `check_size` says.
-    """
-    check_size(parameter, k, name, size)
-    if not isinstance(k, Tensor):
-        return int(k), parameter.shape[:-1]
-    batch_shape = torch.broadcast_shapes(k.shape, parameter.shape[:-1])
-    return k.to(parameter.device, torch.int64).expand(batch_shape), batch_shape
-
-
-def _expanded(part: Part, batch_shape: Size) -> tuple[int | Tensor, int | Tensor]:
-    low = part.low.expand(batch_shape) if isinstance(part.low, Tensor) else part.low
-    if part.low is part.high:
-        return low, low
-    return low, part.high.expand(batch_shape) if isinstance(part.high, Tensor) else part.high
-
-
-def _gathered(values: Tensor, part: Part, fill: float) -> Tensor:
-    """Values of the items `(*S, n)` in the rows of a part: `(*S, m)`, or `(*S, R, m)` where it has several."""
-    if part.items is None:
-        return values
-    return torch.nn.functional.pad(values, (0, 1), value=fill)[..., part.items.to(values.device)]
-
-
 def _table(rows: Tensor, part: Part, far: float | None) -> SamplingTable:
     return sampling_table(rows, part.low, None if part.low is part.high else part.high, far)
-
-
-@register_kl(ConditionalBernoulli, ConditionalBernoulli)  # type: ignore[untyped-decorator]
-def _kl(p: ConditionalBernoulli, q: ConditionalBernoulli) -> Tensor:
-    if p.event_shape != q.event_shape:
-        raise ValueError(f"kl_divergence needs the same number of items, got {p.event_shape[0]} and {q.event_shape[0]}")
-    same = len(p._parts) == len(q._parts) and all(
-        a.items is b.items or (a.items is not None and b.items is not None and torch.equal(a.items, b.items))
-        for a, b in zip(p._parts, q._parts, strict=False)
-    )
-    if not same:
-        raise NotImplementedError("kl_divergence needs the same groups of items in both distributions")
-    terms = []
-    for m, other, a, b in zip(p._root._moments(), q._root._moments(), p._parts, q._parts, strict=True):
-        # -H(p) - E_p[log q], exact because log q is linear in z; where p has sizes that q has not it is infinite.
-        cross = log_density(m.change + ((m.tilted > 0).double() - (other.tilted > 0).double()), other)
-        divergence = log_density(m.change, m) - cross
-        divergence = divergence - divergence.detach().clamp(max=0)
-        low, high = (torch.as_tensor(size, device=cross.device) for size in (b.low, b.high))
-        covered = (torch.as_tensor(a.low, device=low.device) >= low) & (
-            torch.as_tensor(a.high, device=low.device) <= high
-        )
-        terms.append(torch.where(covered, divergence, math.inf))
-    divergence = p._sum(terms).to(p.logits.dtype)
-    return divergence.expand(torch.broadcast_shapes(p.batch_shape, q.batch_shape))

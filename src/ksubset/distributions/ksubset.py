@@ -4,7 +4,8 @@ import torch
 from torch import Tensor
 from torch.distributions import constraints
 
-from ksubset.distributions.conditional import ConditionalBernoulli, Part, sizes_of_batch
+from ksubset.distributions.conditional import ConditionalBernoulli
+from ksubset.distributions.parts import Part, sizes_of_batch
 from ksubset.numerics.marginals import logits_from_marginals
 
 __all__ = ["KSubset", "k_hot"]

@@ -5,7 +5,8 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from ksubset.distributions.conditional import ConditionalBernoulli, Part
+from ksubset.distributions.conditional import ConditionalBernoulli
+from ksubset.distributions.parts import Part
 from ksubset.numerics.checks import check_size
 
 __all__ = ["PartitionedKSubset"]

@@ -31,6 +31,7 @@ from torch import Tensor
 
 from ksubset.numerics.checks import all_known, check_feasible, check_size
 from ksubset.numerics.covariance import covariance_product_of
+from ksubset.numerics.nodes import rule
 from ksubset.numerics.tilt import sizes, tilt, tilt_to_range
 
 __all__ = [
@@ -50,8 +51,6 @@ __all__ = [
 # L of the module's docstring, and the largest number of nodes it leaves over all v (reached near v = L / 2).
 _DOUBLE, _SINGLE = (38.0, 28), (20.0, 15)
 
-# Items multiplied as polynomials before the result is evaluated at the nodes; a power of two.
-_GROUP = 8
 
 # Entries of one (nodes, items) block in float64: bounds the working memory to a few times 8 MiB.
 _BLOCK = 2**20
@@ -271,78 +270,6 @@ def log_density(change: Tensor, m: Moments) -> Tensor:
     return torch.where((fixed & (change != 0)).any(-1), -math.inf, exponent)
 
 
-def _rule(
-    deviation: Tensor, likely: Tensor, low: Tensor, high: Tensor | None, price: Tensor, exponent: float, nodes: int
-) -> tuple[Tensor, ...]:
-    """P(S = low), or its sum over a range of sizes, and for each node sin(t/2), cos(t/2) and the parts of its weight.
-
-    In a range each item beyond the end at which nothing is paid has a factor of `exp(-|price|)`.
-
-    Shapes:
-        deviation and likely `(*B, n)`, low, high and price `(*B)` -> `(*B)`, then `(*B, J)` four times.
-    """
-    n = deviation.shape[-1]
-    variance = (deviation * (1 - deviation)).sum(-1, keepdim=True)
-    period = exponent / 3 + torch.sqrt(exponent**2 / 9 + 2 * exponent * variance)
-    # Sizes are counted by deviations.
-    end = (low - likely.sum(-1))[..., None]
-    if high is not None:
-        # Of a range all that is likely, and none of it may be the alias of anything that is likely.
-        mean = torch.where(likely, -deviation, deviation).sum(-1, keepdim=True)
-        first = torch.maximum(end.double(), (mean - period).floor())
-        last = torch.minimum((high - likely.sum(-1))[..., None].double(), (mean + period).ceil())
-        price, number = price[..., None], last - first + 1
-        end = torch.where(price < 0, last, first)
-        period, nodes = period + torch.maximum(mean - first, last - mean), 2 * nodes + 1
-    # Odd, so that no node falls on t = pi, where a factor with r = 1/2 vanishes; past n + 1 there is no aliasing.
-    period = (2 * torch.ceil(period / 2) + 1).clamp(max=n + 1 + n % 2)
-    j = torch.arange(min(nodes, (n + 1 + n % 2) // 2 + 1), dtype=deviation.dtype, device=deviation.device)
-    angle = 2 * math.pi * j / period
-    share = torch.where(2 * j < period, torch.where(j == 0, 1.0, 2.0), 0.0)
-    turn = end * angle
-    value = _characteristic_function(deviation, likely, angle) * torch.polar(share.to(turn.dtype), -turn)
-    if high is not None:
-        value = value * _geometric_series(price.abs(), torch.where(price < 0, -angle, angle), number)
-    real, imag = value.real, value.imag
-    # Summed before it is divided, so that a point mass has a probability of exactly 1.
-    total = real.sum(-1, keepdim=True)
-    return (total / period).squeeze(-1), torch.sin(angle / 2), torch.cos(angle / 2), real / total, imag / total
-
-
-def _geometric_series(price: Tensor, angle: Tensor, number: Tensor) -> Tensor:
-    """The sum of `exp(-(price + i angle) m)` over m from 0 to number - 1, all its parts without cancellation."""
-
-    def one_less_power(price: Tensor, angle: Tensor) -> Tensor:
-        decay = torch.exp(-price)
-        return torch.complex(2 * decay * torch.sin(angle / 2).square() - torch.expm1(-price), decay * torch.sin(angle))
-
-    alone = (price == 0) & (angle == 0)
-    ratio = one_less_power(number * price, number * angle) / one_less_power(torch.where(alone, 1.0, price), angle)
-    return torch.where(alone, number.to(ratio.dtype), ratio)
-
-
-def _characteristic_function(deviation: Tensor, likely: Tensor, angle: Tensor) -> Tensor:
-    """The product `prod_i (1 - r_i + r_i exp(+-i t))`, the sign being minus where `likely`.
-
-    Groups of items are multiplied out as Laurent polynomials in `exp(i t)`, whose positive coefficients lose no
-    accuracy, so that only one factor per group and node is complex.
-
-    Shapes: deviation and likely `(*B, n)`, angle `(*B, J)` -> complex `(*B, J)`.
-    """
-    deviation = torch.nn.functional.pad(deviation, (0, -deviation.shape[-1] % _GROUP))
-    likely = torch.nn.functional.pad(likely, (0, -likely.shape[-1] % _GROUP))
-    # Coefficients lead, and an item is paired with the one half a row away: all slices are contiguous in the items.
-    pmf = torch.stack([torch.where(likely, deviation, 0.0), 1 - deviation, torch.where(likely, 0.0, deviation)])
-    while (width := len(pmf)) < 2 * _GROUP + 1:
-        left, right = pmf.chunk(2, -1)
-        pmf = left.new_zeros(2 * width - 1, *left.shape[1:])
-        for i in range(width):
-            pmf[i : i + width].addcmul_(left[i], right)
-    multiple = angle[..., None] * torch.arange(-_GROUP, _GROUP + 1, dtype=angle.dtype, device=angle.device)
-    groups = pmf.movedim(0, -2)
-    return torch.complex(torch.cos(multiple) @ groups, torch.sin(multiple) @ groups).prod(-1)
-
-
 def _solve(logits: Tensor, low: int | Tensor, high: int | Tensor | None, precision: tuple[float, int]) -> Any:
     """The fields of a `Solution`, of float64 logits; `high` is None where `low` is the size."""
     if high is None:
@@ -354,7 +281,7 @@ def _solve(logits: Tensor, low: int | Tensor, high: int | Tensor | None, precisi
         tilted, shift, reference = tilt_to_range(logits, first, last)
         price = torch.where(first < last, shift, 0.0)
     deviation, likely = torch.sigmoid(-tilted.abs()), tilted > 0
-    probability, sine, cosine, real, imag = _rule(deviation, likely, first, last, price, *precision)
+    probability, sine, cosine, real, imag = rule(deviation, likely, first, last, price, *precision)
     residual = torch.log(probability) - torch.log1p(-deviation).sum(-1)
     sign = torch.where(likely, -1.0, 1.0)
     moment = torch.stack([real, 2 * sine.square() * real, 2 * sine * cosine * imag], dim=-2)
