@@ -15,8 +15,9 @@ from ksubset.numerics.sampling import sampling_table
 
 def draw(logits: Tensor, k: int | Tensor, num_samples: int, sets: int = 1) -> Tensor:
     """Sets from each row: `(R, n)` -> `(sets * R, S, n)`, rows alternating."""
-    table = sampling_table(logits, k)
-    return sample_distinct(table, torch.arange(len(logits), device=logits.device).repeat(sets), num_samples)
+    table = sampling_table(logits, k, far=2.0**20)
+    rows = torch.arange(len(logits), device=logits.device).repeat(sets)
+    return sample_distinct([(table, rows)], num_samples)[0]
 
 
 def draw_codes(sample: Tensor, k: int) -> Tensor:

@@ -19,7 +19,7 @@ def test_ties_go_to_the_lowest_index(device: torch.device) -> None:
 
 def test_gumbel_top_k_draws_without_replacement_in_sequence(device: torch.device) -> None:
     # Weights 0.5, 0.3, 0.2 and two successive draws, by hand: P({0, 1}) = 0.5 * 0.3 / 0.5 + 0.3 * 0.5 / 0.7, and so on.
-    keys = gumbel_keys(torch.tensor([0.5, 0.3, 0.2], device=device).log(), 100_000)
+    keys = gumbel_keys(torch.tensor([0.5, 0.3, 0.2], device=device).log(), 2, 100_000)
     left_out = 1 - top_k(keys, 2)
     expected = torch.tensor([0.16071428571, 0.325, 0.51428571429])
     assert binomial_p_value(left_out.sum(0).cpu(), expected, 100_000) > FALSE_ALARM

@@ -83,7 +83,7 @@ def differentiate(f: Callable[[Tensor], Tensor], at: Tensor) -> tuple[Tensor, Te
     """F and its gradient, itself without a gradient; the losses keep theirs for what f closes over.
 
     Raises:
-        ValueError: The losses do not depend on the subsets through differentiable operations.
+        ValueError: The losses have no gradient, or none with respect to the subsets.
 
     Shapes:
         f: `(S, *B, n)` -> `(S, *B)`, at `(S, *B, n)` -> `(S, *B)`, `(S, *B, n)`.
@@ -96,9 +96,11 @@ def differentiate(f: Callable[[Tensor], Tensor], at: Tensor) -> tuple[Tensor, Te
         return loss, pullback(torch.ones_like(loss))[0].detach()
     with torch.enable_grad():
         loss = f(at)
-    gradient = None
-    if loss.requires_grad:
-        (gradient,) = torch.autograd.grad(loss.sum(), at, retain_graph=True, allow_unused=True)
+    if not loss.requires_grad:
+        raise ValueError(
+            "f must be differentiable here, but the losses that it returned have no gradient; LeaveOneOut needs none"
+        )
+    (gradient,) = torch.autograd.grad(loss.sum(), at, retain_graph=True, allow_unused=True)
     if gradient is None:
         raise ValueError("the losses that f returned do not depend on the subsets through differentiable operations")
     return loss, gradient
