@@ -66,7 +66,7 @@ def logits_from_marginals(marginals: Tensor, tolerance: float | None = None) -> 
         worst = int((gap - allowed).flatten().argmax())
         raise ValueError(
             f"marginals must sum to an integer within a tolerance of {allowed.flatten()[worst]:.1e}, "
-            f"got {total.flatten()[worst]:.9g}"
+            f"got {total.flatten()[worst]:.8g}"
         )
 
     k = size.long()
