@@ -36,7 +36,7 @@ class AtMostKSubset(ConditionalBernoulli):
     Example:
         >>> dist = AtMostKSubset(2, logits=torch.tensor([0.5, -0.3, 1.2, 0.0]))
         >>> dist.mean
-        tensor([0.4281, 0.2309, 0.5957, 0.2945])
+        tensor([0.4427, 0.2287, 0.6456, 0.2972])
         >>> dist.mode
         tensor([1., 0., 1., 0.])
     """

@@ -39,7 +39,7 @@ class PartitionedKSubset(ConditionalBernoulli):
         >>> dist.mean
         tensor([0.5000, 0.5000, 0.6667, 0.6667, 0.6667])
         >>> dist.log_normalizer.exp()  # 2 times 3 subsets
-        tensor(6.0000)
+        tensor(6.)
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""Gradient estimators of the expectation of f over k-subsets, behind one door, `expectation`."""
+"""Gradient estimators of the expectation of f over k-subsets, with one entry point, `expectation`."""
 
 from ksubset.estimators.base import Estimator, expectation
 from ksubset.estimators.gumbel import GumbelTopK

@@ -1,4 +1,4 @@
-"""The interface of all gradient estimators, and the one door to them."""
+"""The interface of all gradient estimators, and the one entry point to them."""
 
 import numbers
 from collections.abc import Callable
