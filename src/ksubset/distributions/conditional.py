@@ -322,7 +322,7 @@ class ConditionalBernoulli(SubsetDistribution):
             -> `(*B)`.
         """
         root = self._root
-        entropy = root._sum([0.0 - log_density(m.change, m) for m in root._moments()])
+        entropy = root._sum([0.0 - log_density(m.deviation, m) for m in root._moments()])
         return entropy.to(self.logits.dtype).expand(self.batch_shape)
 
     def to_rows(self, scores: Tensor) -> list[tuple[Tensor, int | Tensor]]:

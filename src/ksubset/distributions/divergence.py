@@ -25,8 +25,8 @@ def _kl(p: ConditionalBernoulli, q: ConditionalBernoulli) -> Tensor:
     terms = []
     for m, other, a, b in zip(p._root._moments(), q._root._moments(), p._parts, q._parts, strict=True):
         # -H(p) - E_p[log q], exact because log q is linear in z; where p has sizes that q has not it is infinite.
-        cross = log_density(m.change + ((m.tilted > 0).double() - (other.tilted > 0).double()), other)
-        divergence = log_density(m.change, m) - cross
+        cross = log_density(m.deviation + ((m.tilted > 0).double() - (other.tilted > 0).double()), other)
+        divergence = log_density(m.deviation, m) - cross
         divergence = divergence - divergence.detach().clamp(max=0)
         low, high = (torch.as_tensor(size, device=cross.device) for size in (b.low, b.high))
         covered = (torch.as_tensor(a.low, device=low.device) >= low) & (

@@ -34,10 +34,10 @@ def pair_moments_of(*arguments: Tensor) -> Tensor:
 
 def _conditional(tilted: Tensor, sine: Tensor, cosine: Tensor) -> Tensor:
     """The numbers `c_ij`: tilted `(*B, n)`, sine and cosine `(*B, J)` -> complex `(*B, n, J)`."""
-    deviation = torch.sigmoid(-tilted.abs())[..., None]
+    flip = torch.sigmoid(-tilted.abs())[..., None]
     turn = torch.complex(cosine.square() - sine.square(), 2 * sine * cosine)[..., None, :]
-    step = deviation * torch.where((tilted > 0)[..., None], turn.conj(), turn)
-    return step / (1 - deviation + step)
+    step = flip * torch.where((tilted > 0)[..., None], turn.conj(), turn)
+    return step / (1 - flip + step)
 
 
 class _Second(torch.autograd.Function):
@@ -71,7 +71,7 @@ class _CovarianceProduct(_Second):
     @staticmethod
     def forward(
         logits: Tensor,
-        departure: Tensor,
+        flip_probability: Tensor,
         tilted: Tensor,
         sine: Tensor,
         cosine: Tensor,
@@ -85,7 +85,7 @@ class _CovarianceProduct(_Second):
         signed = (sign * vector)[..., None]
         total = (signed * conditional).sum(-2, keepdim=True)
         second = (weight * conditional * (total + signed * (1 - conditional))).real.sum(-1)
-        return sign * (second - departure * (signed.squeeze(-1) * departure).sum(-1, keepdim=True))
+        return sign * (second - flip_probability * (signed.squeeze(-1) * flip_probability).sum(-1, keepdim=True))
 
 
 class _PairMoments(_Second):

@@ -37,7 +37,7 @@ def covariance_product_from(s: Solution, logits: Tensor, vector: Tensor) -> Tens
     """
     if vector.ndim == 0 or vector.shape[-1] != logits.shape[-1]:
         raise ValueError(f"vector must have shape (..., {logits.shape[-1]}), got {tuple(vector.shape)}")
-    product = covariance_product_of(logits.double(), s.departure, s.tilted, *s.rule, vector.double())
+    product = covariance_product_of(logits.double(), s.flip_probability, s.tilted, *s.rule, vector.double())
     return product.to(logits.dtype)
 
 
@@ -88,7 +88,11 @@ def covariance_from(s: Solution, complement: Solution, logits: Tensor) -> Tensor
     """The same from solutions of these logits and of the complement."""
     pairs = pair_moments_of(logits.double(), s.tilted, *s.rule)
     sign = torch.where(s.tilted > 0, -1.0, 1.0)
-    matrix = sign[..., None] * sign[..., None, :] * (pairs - s.departure[..., None] * s.departure[..., None, :])
+    matrix = (
+        sign[..., None]
+        * sign[..., None, :]
+        * (pairs - s.flip_probability[..., None] * s.flip_probability[..., None, :])
+    )
     variance = attach(s, logits).mean * attach(complement, -logits).mean
     on_diagonal = torch.eye(logits.shape[-1], dtype=torch.bool, device=logits.device)
     return torch.where(on_diagonal, variance[..., None], matrix).to(logits.dtype)

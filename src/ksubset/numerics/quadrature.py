@@ -1,7 +1,7 @@
 r"""The normaliser and the inclusion probabilities of the k-subset distribution in O(n), from one short quadrature.
 
 For logits `w` and subsets `z` of size k, `log p(z) = <w, z> - log e_k(exp w)` with the elementary symmetric polynomial
-`e_k`. After the tilt (`ksubset.numerics.tilt`) every item has a more likely state `h_i` and a deviation probability
+`e_k`. After the tilt (`ksubset.numerics.tilt`) every item has a majority state `h_i` and a flip probability
 `r_i <= 1/2`; a subset has size k exactly if the signed number of deviations is `d = k - sum(h)`, and
 
     P(S = k) = (1/N) sum_j Phi(t_j) exp(-i d t_j),    Phi(t) = prod_i g_i(t),    g_i(t) = 1 - r_i + r_i exp(+-i t),
@@ -59,7 +59,7 @@ _BLOCK = 2**20
 class Moments(NamedTuple):
     """What the quadrature knows of a distribution of subsets, in float64 and differentiable.
 
-    Shapes: tilted and departure `(*B, n)`, shift, reference, price and residual `(*B)`.
+    Shapes: tilted and flip_probability `(*B, n)`, shift, reference, price and residual `(*B)`.
     """
 
     tilted: Tensor
@@ -72,18 +72,18 @@ class Moments(NamedTuple):
     """What each item beyond that is charged, the shift; 0 where the size is known."""
     residual: Tensor
     r"""`log e_k(exp tilted) - sum(max(tilted, 0))`: the log normaliser without its large, cancelling part."""
-    departure: Tensor
-    """Probability of each item not to be in the state that its tilted logit makes the likelier one."""
+    flip_probability: Tensor
+    """Probability of each item not to be in its majority state, the one that its tilted logit makes the likelier."""
 
     @property
-    def change(self) -> Tensor:
-        """The mean less the likelier states, without the rounding of a mean close to 1."""
-        return torch.where(self.tilted > 0, -self.departure, self.departure)
+    def deviation(self) -> Tensor:
+        """The mean less the majority states, without the rounding of a mean close to 1."""
+        return torch.where(self.tilted > 0, -self.flip_probability, self.flip_probability)
 
     @property
     def mean(self) -> Tensor:
         """The inclusion probabilities."""
-        return torch.where(self.tilted > 0, 1 - self.departure, self.departure)
+        return torch.where(self.tilted > 0, 1 - self.flip_probability, self.flip_probability)
 
 
 def moments(logits: Tensor, k: int | Tensor) -> Moments:
@@ -107,12 +107,12 @@ def moments(logits: Tensor, k: int | Tensor) -> Moments:
 class Solution(NamedTuple):
     """All that one run of the quadrature gives, in float64 and without gradients.
 
-    Shapes: departure and tilted `(*B, n)`, residual, shift, reference and price `(*B)`; the rule `(*B, J)`: sin(t/2)
-    and cos(t/2) of the nodes, and the parts of their weights `Phi(t) exp(-i d t) / (N P)`, or the sums of that over d.
+    Shapes: flip_probability and tilted `(*B, n)`, residual, shift, reference and price `(*B)`; the rule `(*B, J)`:
+    sin(t/2) and cos(t/2) of the nodes, and the parts of their weights `Phi(t) exp(-i d t) / (N P)`, or their sums over d.
     """
 
     residual: Tensor
-    departure: Tensor
+    flip_probability: Tensor
     tilted: Tensor
     shift: Tensor
     reference: Tensor
@@ -146,10 +146,10 @@ def attach(s: Solution, logits: Tensor) -> Moments:
     """What a solution says of the logits that it is of, with their gradients; as often as it is asked for."""
     double = logits.double()
     function = _Attach if torch.compiler.is_compiling() else _TransformableAttach
-    residual, departure = function.apply(double, s.residual, s.departure, s.tilted, *s.rule)
+    residual, flip_probability = function.apply(double, s.residual, s.flip_probability, s.tilted, *s.rule)
     # The gradient is that of the logits, the value that of the tilt, which has not been rounded at their common size.
     free = torch.where(s.tilted.isinf(), 0.0, double)
-    return Moments(s.tilted + (free - free.detach()), s.shift, s.reference, s.price, residual, departure)
+    return Moments(s.tilted + (free - free.detach()), s.shift, s.reference, s.price, residual, flip_probability)
 
 
 def log_esp(m: Moments, logits: Tensor) -> Tensor:
@@ -158,9 +158,9 @@ def log_esp(m: Moments, logits: Tensor) -> Tensor:
     Shapes:
         logits `(*B, n)` -> `(*B)`.
     """
-    likely = m.tilted > 0
-    excess = likely.sum(-1) - m.reference
-    return torch.where(likely, logits.double(), 0.0).sum(-1) + excess * m.shift + m.residual
+    majority = m.tilted > 0
+    excess = majority.sum(-1) - m.reference
+    return torch.where(majority, logits.double(), 0.0).sum(-1) + excess * m.shift + m.residual
 
 
 def log_normalizer(logits: Tensor, k: int | Tensor) -> Tensor:
@@ -243,31 +243,31 @@ def log_poisson_binomial(logits: Tensor, k: int | Tensor) -> Tensor:
     # An impossible row is replaced by one that has a finite result and no gradient.
     safe = torch.where(impossible[..., None], 0.0, logits)
     m = moments(safe, k)
-    likely = m.tilted > 0
-    excess = likely.sum(-1) - m.reference
-    own = torch.nn.functional.logsigmoid(torch.where(likely, safe, -safe).double()).sum(-1)
+    majority = m.tilted > 0
+    excess = majority.sum(-1) - m.reference
+    own = torch.nn.functional.logsigmoid(torch.where(majority, safe, -safe).double()).sum(-1)
     return torch.where(impossible, -math.inf, own + excess * m.shift + m.residual).to(logits.dtype)
 
 
-def log_density(change: Tensor, m: Moments) -> Tensor:
+def log_density(deviation: Tensor, m: Moments) -> Tensor:
     r"""The exponent :math:`\langle w, z\rangle - \log e_k(\exp w)` of the family, for a point z of the support's hull.
 
-    The point is given by its difference to the likelier states, `change = z - [tilted > 0]`. At a k-hot vector this is
-    its log-probability, at `m.change` it is the negative entropy. All terms of the sum have one sign, so nothing
+    The point is given by its difference to the majority states, `deviation = z - [tilted > 0]`. At a k-hot vector this is
+    its log-probability, at `m.deviation` it is the negative entropy. All terms of the sum have one sign, so nothing
     cancels when `<w, z>` and the normaliser are both large. A point that contradicts a certain item scores -inf.
 
     Shapes:
-        change `(*S, *B, n)`, m of batch shape `(*B)` -> `(*S, *B)`.
+        deviation `(*S, *B, n)`, m of batch shape `(*B)` -> `(*S, *B)`.
     """
     fixed = m.tilted.isinf()
-    exponent = (change * torch.where(fixed, 0.0, m.tilted)).sum(-1) - m.residual
-    excess = change.sum(-1) + (m.tilted > 0).sum(-1) - m.reference
+    exponent = (deviation * torch.where(fixed, 0.0, m.tilted)).sum(-1) - m.residual
+    excess = deviation.sum(-1) + (m.tilted > 0).sum(-1) - m.reference
     # The mean excess is nothing where each further item costs so much, and its rounding must not be multiplied.
     excess = torch.where(m.price.abs() < 64, excess, excess.round())
     exponent = exponent - torch.where(m.price == 0, 0.0, m.price * excess)
     # Rounding may leave a point mass at log-probability 1e-16; a probability above one would be worse than the ulp.
     exponent = exponent - exponent.detach().clamp(min=0)
-    return torch.where((fixed & (change != 0)).any(-1), -math.inf, exponent)
+    return torch.where((fixed & (deviation != 0)).any(-1), -math.inf, exponent)
 
 
 def _solve(logits: Tensor, low: int | Tensor, high: int | Tensor | None, precision: tuple[float, int]) -> Any:
@@ -280,23 +280,23 @@ def _solve(logits: Tensor, low: int | Tensor, high: int | Tensor | None, precisi
         first, last = sizes(low, logits), sizes(high, logits)
         tilted, shift, reference = tilt_to_range(logits, first, last)
         price = torch.where(first < last, shift, 0.0)
-    deviation, likely = torch.sigmoid(-tilted.abs()), tilted > 0
-    probability, sine, cosine, real, imag = rule(deviation, likely, first, last, price, *precision)
-    residual = torch.log(probability) - torch.log1p(-deviation).sum(-1)
-    sign = torch.where(likely, -1.0, 1.0)
+    flip, majority = torch.sigmoid(-tilted.abs()), tilted > 0
+    probability, sine, cosine, real, imag = rule(flip, majority, first, last, price, *precision)
+    residual = torch.log(probability) - torch.log1p(-flip).sum(-1)
+    sign = torch.where(majority, -1.0, 1.0)
     moment = torch.stack([real, 2 * sine.square() * real, 2 * sine * cosine * imag], dim=-2)
     squared = cosine.square()[..., None]
     parts = []
     # A program that is exported must not depend on the number of rows.
     block = logits.shape[-1] if torch.compiler.is_exporting() else max(1, _BLOCK // max(1, sine.numel()))
-    for r, s in zip(*(x.split(block, -1) for x in (deviation, sign)), strict=True):
+    for r, s in zip(*(x.split(block, -1) for x in (flip, sign)), strict=True):
         # |g|^2 = (1 - 2r)^2 + 4 r (1 - r) cos^2(t/2): a sum of squares, exact also near t = pi.
         factor = torch.addcmul((1 - 2 * r).square()[..., None, :], (4 * r * (1 - r))[..., None, :], squared)
         a, b, c = (moment @ factor.reciprocal_()).unbind(-2)
         parts.append(r * (a - (1 - r) * (b + s * c)))
     # The clamp takes off rounding errors of 1e-16 alone, and adding 0 the sign of a zero.
-    departure = torch.cat(parts, -1).clamp(0, 1) + 0.0
-    return residual, departure, tilted, shift, reference, price, sine, cosine, real, imag
+    flip_probability = torch.cat(parts, -1).clamp(0, 1) + 0.0
+    return residual, flip_probability, tilted, shift, reference, price, sine, cosine, real, imag
 
 
 class _Solve(torch.autograd.Function):
@@ -331,9 +331,9 @@ class _Solve(torch.autograd.Function):
 
 
 class _Attach(torch.autograd.Function):
-    """The residual and the departure of a solution as functions of its logits.
+    """The residual and the flip probability of a solution as functions of its logits.
 
-    The gradient of the residual is the signed departure, `mean - [tilted > 0]`; that of the mean is the covariance.
+    The gradient of the residual is the signed flip_probability, `mean - [tilted > 0]`; that of the mean is the covariance.
     With the tilt held fixed the shift drops out of both, because the distribution does not depend on it.
     """
 
@@ -341,14 +341,14 @@ class _Attach(torch.autograd.Function):
     def forward(
         logits: Tensor,
         residual: Tensor,
-        departure: Tensor,
+        flip_probability: Tensor,
         tilted: Tensor,
         sine: Tensor,
         cosine: Tensor,
         real: Tensor,
         imag: Tensor,
     ) -> tuple[Tensor, Tensor]:
-        return residual.clone(), departure.clone()
+        return residual.clone(), flip_probability.clone()
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Tensor, ...], output: tuple[Tensor, Tensor]) -> None:
@@ -359,13 +359,13 @@ class _Attach(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, grad_residual: Tensor | None, grad_departure: Tensor | None) -> tuple[Any, ...]:
-        logits, departure, tilted, *rule = ctx.saved_tensors
+        logits, flip_probability, tilted, *rule = ctx.saved_tensors
         sign = torch.where(tilted > 0, -1.0, 1.0)
         grad = None
         if grad_residual is not None:
-            grad = grad_residual[..., None] * sign * departure
+            grad = grad_residual[..., None] * sign * flip_probability
         if grad_departure is not None:
-            product = covariance_product_of(logits, departure, tilted, *rule, sign * grad_departure)
+            product = covariance_product_of(logits, flip_probability, tilted, *rule, sign * grad_departure)
             grad = product if grad is None else grad + product
         return grad, *(None,) * 7
 
@@ -375,10 +375,10 @@ class _TransformableAttach(_Attach):
 
     @staticmethod
     def jvp(ctx: Any, tangent: Tensor, *_: None) -> tuple[Tensor, Tensor]:
-        logits, departure, tilted, *rule = ctx.saved_tensors
+        logits, flip_probability, tilted, *rule = ctx.saved_tensors
         sign = torch.where(tilted > 0, -1.0, 1.0)
-        product = covariance_product_of(logits, departure, tilted, *rule, tangent)
-        return (tangent * sign * departure).sum(-1), sign * product
+        product = covariance_product_of(logits, flip_probability, tilted, *rule, tangent)
+        return (tangent * sign * flip_probability).sum(-1), sign * product
 
     @staticmethod
     def vmap(
