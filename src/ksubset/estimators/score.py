@@ -23,8 +23,9 @@ class ScoreFunction(Estimator):
 
     def surrogate(self, loss: Tensor, sample: Tensor, dist: SubsetDistribution) -> Tensor:
         log_prob = dist.log_density(sample)
-        # The product in the wider type: a score in half precision would round each of the losses.
-        return loss + (loss.detach() * (log_prob - log_prob.detach())).to(loss.dtype)
+        # In single precision at least: a product in half precision would round each of the losses.
+        dtype = torch.promote_types(loss.dtype, torch.float32)
+        return loss + (loss.detach().to(dtype) * (log_prob - log_prob.detach()).to(dtype)).to(loss.dtype)
 
 
 class LeaveOneOut(Estimator):

@@ -1,7 +1,7 @@
 """Second moments of the k-subset distribution from the nodes of its quadrature.
 
 With weights `W_j = Phi(t_j) exp(-i d t_j) / (N P)` and `c_ij = r_i exp(+-i t_j) / g_i(t_j)`, the deviations `y` of the
-items from their likelier states have, for different items,
+items from their majority states have, for different items,
 
     E[y_i] = Re sum_j W_j c_ij,    E[y_i y_l] = Re sum_j W_j c_ij c_lj :
 

@@ -108,7 +108,7 @@ class Solution(NamedTuple):
     """All that one run of the quadrature gives, in float64 and without gradients.
 
     Shapes: flip_probability and tilted `(*B, n)`, residual, shift, reference and price `(*B)`; the rule `(*B, J)`:
-    sin(t/2) and cos(t/2) of the nodes, and the parts of their weights `Phi(t) exp(-i d t) / (N P)`, or their sums over d.
+    sin(t/2) and cos(t/2) of the nodes, and the parts of their weights `Phi(t) exp(-i d t) / (N P)`, or sums of it.
     """
 
     residual: Tensor
@@ -252,8 +252,8 @@ def log_poisson_binomial(logits: Tensor, k: int | Tensor) -> Tensor:
 def log_density(deviation: Tensor, m: Moments) -> Tensor:
     r"""The exponent :math:`\langle w, z\rangle - \log e_k(\exp w)` of the family, for a point z of the support's hull.
 
-    The point is given by its difference to the majority states, `deviation = z - [tilted > 0]`. At a k-hot vector this is
-    its log-probability, at `m.deviation` it is the negative entropy. All terms of the sum have one sign, so nothing
+    The point is given by its difference to the majority states, `deviation = z - [tilted > 0]`. At a k-hot vector this
+    is its log-probability, at `m.deviation` it is the negative entropy. All terms of the sum have one sign, so nothing
     cancels when `<w, z>` and the normaliser are both large. A point that contradicts a certain item scores -inf.
 
     Shapes:
@@ -333,7 +333,7 @@ class _Solve(torch.autograd.Function):
 class _Attach(torch.autograd.Function):
     """The residual and the flip probability of a solution as functions of its logits.
 
-    The gradient of the residual is the signed flip_probability, `mean - [tilted > 0]`; that of the mean is the covariance.
+    The gradient of the residual is the signed flip probability, `mean - [tilted > 0]`; that of the mean the covariance.
     With the tilt held fixed the shift drops out of both, because the distribution does not depend on it.
     """
 

@@ -5,13 +5,14 @@ import math
 import torch
 from torch import Generator, Tensor
 
-from ksubset.numerics.random import uniform
 from ksubset.numerics.tilt import kth_largest, largest_size, sizes
 
 __all__ = ["gumbel_keys", "perturbed", "relaxed_top_k", "top_k"]
 
 # Beyond this no noise that a generator can draw makes a difference.
 _FAR = 2.0**16
+# Logits up to this size leave a noise of single precision 2^-17 and finer.
+_LARGE = 64.0
 
 
 def top_k(scores: Tensor, k: int | Tensor) -> Tensor:
@@ -28,14 +29,15 @@ def top_k(scores: Tensor, k: int | Tensor) -> Tensor:
 def perturbed(logits: Tensor, noise: Tensor, k: int | Tensor) -> Tensor:
     """Logits plus noise, whose k largest are those of the sum, but which does not round the noise away.
 
-    The k-th largest logit becomes 0, so that no common size takes up the digits of the noise; what is so far from it
-    that no noise makes a difference is certain to be chosen, +inf, or not, -inf.
+    Where the k-th largest logit is large it becomes 0, so that no common size takes up the digits of the noise; what is
+    so far from it that no noise makes a difference is certain to be chosen, +inf, or not, -inf.
 
     Shapes:
         logits `(*B, n)`, noise `(*S, *B, n)`, of float32 at least, k `()` or `(*B)` -> `(*S, *B, n)`, of its dtype.
     """
     wide = logits.to(noise.dtype)
-    centred = wide - kth_largest(wide.detach(), k)
+    kth = kth_largest(wide.detach(), k)
+    centred = wide - torch.where(kth.abs() > _LARGE, kth, 0.0)
     centred = torch.where(centred.abs() > _FAR, centred.sign() * math.inf, centred)
     return centred + noise
 
@@ -50,9 +52,9 @@ def gumbel_keys(logits: Tensor, k: int | Tensor, num_samples: int, generator: Ge
     """
     dtype = torch.promote_types(logits.dtype, torch.float32)
     shape = (num_samples, *logits.shape)
-    # A uniform number of 0 stands for all those below half of the next one.
-    exponential = (-torch.log1p(-uniform(shape, logits.device, dtype, generator))).clamp(min=torch.finfo(dtype).eps / 4)
-    return perturbed(logits, -torch.log(exponential), k)
+    # Like the logits, so that vmap takes it for one of its tensors.
+    exponential = torch.empty_like(logits.detach().expand(shape), dtype=dtype).exponential_(generator=generator)
+    return perturbed(logits, -torch.log(exponential.clamp(min=torch.finfo(dtype).tiny)), k)
 
 
 def relaxed_top_k(keys: Tensor, k: int | Tensor, temperature: float) -> Tensor:
