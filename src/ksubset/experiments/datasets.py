@@ -272,10 +272,7 @@ SETS = {
     "mnist": _like_mnist(
         "MNIST",
         "mnist",
-        (
-            "https://ossci-datasets.s3.amazonaws.com/mnist/",
-            "https://storage.googleapis.com/cvdf-datasets/mnist/",
-        ),
+        ("https://ossci-datasets.s3.amazonaws.com/mnist/", "https://storage.googleapis.com/cvdf-datasets/mnist/"),
         (
             "f68b3c2dcbeaaa9fbdd348bbdeb94873",
             "d53e105ee54ea40749a09fcbcd1e9432",

@@ -87,11 +87,7 @@ def run(
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     data = datasets.load(config.dataset)
     task = tasks.find(config.task)(data.side, data.num_classes)
-    with (
-        checkpoints.exclusive(out, config) as folder,
-        _Interrupt() as interrupt,
-        seeded(config.seed, device),
-    ):
+    with checkpoints.exclusive(out, config) as folder, _Interrupt() as interrupt, seeded(config.seed, device):
         training = Training(config, data, task, device)
         history: list[dict[str, Any]] = []
         if (found := checkpoints.load(config, folder)) is not None:

@@ -125,11 +125,7 @@ class JointTraining:
     """
 
     def __init__(
-        self,
-        selector: nn.Module,
-        network: nn.Module,
-        estimator: Estimator | Callable[[float], Estimator],
-        plan: Plan,
+        self, selector: nn.Module, network: nn.Module, estimator: Estimator | Callable[[float], Estimator], plan: Plan
     ) -> None:
         self.selector: Any = selector
         self.network, self.plan = network, plan

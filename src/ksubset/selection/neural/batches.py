@@ -95,12 +95,7 @@ class Batches:
     """
 
     def __init__(
-        self,
-        data: Any,
-        target: Tensor | None,
-        scale: NDArray[np.float64],
-        weights: NDArray[np.float64],
-        size: int,
+        self, data: Any, target: Tensor | None, scale: NDArray[np.float64], weights: NDArray[np.float64], size: int
     ) -> None:
         directions = np.random.default_rng(0)
         direction = directions.standard_normal(data.shape[1]) / scale
