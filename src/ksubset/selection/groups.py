@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -10,7 +10,11 @@ from sklearn.feature_selection import SelectorMixin
 from sklearn.utils import check_array
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from ksubset.selection._sklearn import get_output_config, safe_indexing
+from ksubset._support.extras import require
+from ksubset.selection._sklearn import check_feature_names_in, get_output_config, safe_indexing
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 __all__ = [
     "FeatureGroups",
@@ -73,7 +77,10 @@ def is_constant(data: Any) -> NDArray[np.bool_]:
 
 
 class SupportMixin(SelectorMixin):  # type: ignore[misc]
-    """A selector whose `support_` says which columns it keeps, `(n)`, boolean."""
+    """A selector whose `support_` says which columns it keeps, `(n)`, boolean.
+
+    It has `inclusion_probabilities_`, `co_inclusion` and `_first_panel`, which gives the panel of a figure, or None.
+    """
 
     def transform(self, X: Any) -> Any:
         """The columns that are kept; a DataFrame of the library that `set_output` names keeps the types of its columns.
@@ -90,6 +97,35 @@ class SupportMixin(SelectorMixin):  # type: ignore[misc]
             return kept
         # A pipeline that fills in what is missing may say of itself that it takes nothing missing.
         return check_array(kept, dtype=None, ensure_all_finite=False)
+
+    def plot(self, *, max_columns: int = 20) -> "Figure":
+        """Draw what was found: scores or losses, inclusion probabilities, and `co_inclusion`.
+
+        The first panel of a `KSubsetSelector` is the score of each size, with error bars of one standard error, and is
+        left out if there is one size. That of a `NeuralSubsetSelector` is the loss over the steps: losses before and
+        after the columns were chosen differ in kind, as at first the network sees more columns than k, then various
+        subsets, and at last, from the dashed line on, those alone that are kept. What is kept is orange in all panels.
+        The figure is none of pyplot's: a notebook shows it where it is the value of a cell, `figure.savefig` writes it
+        to a file, and nothing has to be closed.
+
+        Arguments:
+            max_columns: Columns in a panel at most: the likeliest, and those of `co_inclusion`.
+
+        Returns:
+            A `matplotlib.figure.Figure`.
+
+        Raises:
+            ImportError: matplotlib is missing.
+            TypeError, ValueError: `max_columns` is no integer, or less than 1.
+            sklearn.exceptions.NotFittedError: There has been no fit.
+        """
+        together = self.co_inclusion(max_columns=max_columns)
+        plotting = require("ksubset.selection.plotting", "selection")
+        names, probabilities = check_feature_names_in(self), self.inclusion_probabilities_
+        figure: Figure = plotting.draw(
+            self._first_panel(plotting), self.support_, probabilities, names, together, max_columns
+        )
+        return figure
 
     def _get_support_mask(self) -> NDArray[np.bool_]:
         check_is_fitted(self)

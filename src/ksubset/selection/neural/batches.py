@@ -10,7 +10,7 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.utils import gen_batches
 from torch import Generator, Tensor
 
-__all__ = ["Batches", "DenseRows", "Rows", "Scaling", "SparseRows", "rows_of"]
+__all__ = ["Batches", "DenseRows", "Scaling", "SparseRows"]
 
 _CHUNK = 4096
 # Digits that a mean or scale keeps, in binary, relative to the scale.
@@ -70,14 +70,6 @@ class SparseRows:
     def __getitem__(self, rows: Tensor) -> Tensor:
         """Rows `(B)` -> `(B, n)`."""
         return torch.from_numpy(self._scaling.apply(self._data[rows.numpy()])).to(self._device)
-
-
-Rows = DenseRows | SparseRows
-
-
-def rows_of(data: Any, scaling: Scaling, device: torch.device) -> Rows:
-    """The rows of an array or sparse matrix `(N, n)`."""
-    return (SparseRows if hasattr(data, "tocsr") else DenseRows)(data, scaling, device)
 
 
 class Batches:

@@ -17,7 +17,7 @@ from ksubset.nn import FeatureGate
 from ksubset.schedules import ExponentialSchedule
 from ksubset.selection.arguments import check_integer, check_positive
 from ksubset.selection.groups import SubsetSpace
-from ksubset.selection.neural.batches import Batches, Scaling, rows_of
+from ksubset.selection.neural.batches import Batches, DenseRows, Scaling, SparseRows
 from ksubset.selection.neural.targets import Target
 from ksubset.training import Batch, JointTraining, Plan
 
@@ -130,7 +130,7 @@ class Training:
         device: torch.device,
     ) -> None:
         self.recipe, self.space, self.target, self.device = recipe, space, target, device
-        self._rows = rows_of(data, scaling, device)
+        self._rows = (SparseRows if hasattr(data, "tocsr") else DenseRows)(data, scaling, device)
         self._truth = None if target.encoded is None else target.encoded.to(device)
         self._batches = Batches(data, target.encoded, scaling.scale, weights, recipe.batch_size)
         free, size = len(space.free), space.size
@@ -141,18 +141,12 @@ class Training:
         # Masks regularise enough, and decaying weights would not learn what columns say only together.
         decay = min(_WEIGHT_DECAY / self._batches.num_distinct, _MOST_DECAY / recipe.learning_rate)
         plan = Plan(
-            recipe.steps,
-            selector={"lr": recipe.logits_learning_rate, "weight_decay": 0.0},
-            network={"lr": recipe.learning_rate, "weight_decay": 0.0},
-            tuning={"weight_decay": decay},
-            num_samples=recipe.num_samples,
-            selecting=self.selecting,
+            recipe.steps, selector={"lr": recipe.logits_learning_rate, "weight_decay": 0.0},
+            network={"lr": recipe.learning_rate, "weight_decay": 0.0}, tuning={"weight_decay": decay},
+            num_samples=recipe.num_samples, selecting=self.selecting, annealing=self.selecting or None,
             size=ExponentialSchedule(largest, size, _UNTIL) if self.selecting else None,
-            annealing=self.selecting or None,
-            cosine=True,
-            optimizer=torch.optim.AdamW,
-            seed=recipe.seed,
-        )
+            cosine=True, optimizer=torch.optim.AdamW, seed=recipe.seed,
+        )  # fmt: skip
         # A gate has at least one item, but there may be none to choose from.
         self._gate = FeatureGate(max(free, 1), size, validate_args=False)
         with torch.no_grad():
