@@ -104,14 +104,8 @@ def sweep(
     """
     from ksubset.experiments import protocols
 
-    _train(
-        protocols.grid(protocol or ["paper"], grid),
-        out,
-        backend=backend,
-        jobs=jobs,
-        checkpoint_every=checkpoint_every,
-        tensorboard=tensorboard,
-    )
+    options = {"backend": backend, "jobs": jobs, "checkpoint_every": checkpoint_every, "tensorboard": tensorboard}
+    _train(protocols.grid(protocol or ["paper"], grid), out, **options)
 
 
 @app.command()

@@ -6,6 +6,7 @@ A new set is one entry of :data:`SETS`.
 import functools
 import gzip
 import hashlib
+import itertools
 import math
 import os
 import struct
@@ -132,19 +133,7 @@ def load(name: str, root: str | os.PathLike[str] | None = None) -> DataSplit:
     source = find(name)
     folder = root if root is not None else os.environ.get("KSUBSET_DATA")
     parts = source.parts(Path(folder) if folder else None)
-    (train_x, train_y), (validation_x, validation_y), (test_x, test_y) = parts
-    return DataSplit(
-        label=source.label,
-        side=source.side,
-        num_classes=source.num_classes,
-        k=source.k,
-        train_images=train_x,
-        train_labels=train_y,
-        validation_images=validation_x,
-        validation_labels=validation_y,
-        test_images=test_x,
-        test_labels=test_y,
-    )
+    return DataSplit(source.label, source.side, source.num_classes, source.k, *itertools.chain(*parts))
 
 
 def load_idx(spec: IdxSet, root: Path | None) -> list[tuple[Tensor, Tensor]]:
@@ -211,11 +200,7 @@ def _way_out(path: Path) -> str:
 
 
 def _read(path: Path, file: IdxFile) -> bytes:
-    """The uncompressed content, its checksum verified.
-
-    Raises:
-        ValueError: the file is not the published one.
-    """
+    """The uncompressed content, its checksum verified."""
     packed = path.read_bytes()
     md5 = hashlib.md5(packed, usedforsecurity=False).hexdigest()
     if md5 != file.md5:
