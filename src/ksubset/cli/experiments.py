@@ -7,7 +7,7 @@ import typing
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Optional
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Console
@@ -36,7 +36,7 @@ def _options_of_config(command: Command) -> Command:
             show_default=False,
             metavar=kind.__name__,
         )
-        annotation = Annotated[Optional[list[kind]], option]  # type: ignore[valid-type]  # noqa: UP045
+        annotation = Annotated[list[kind] | None, option]  # type: ignore[valid-type]
         options.append(
             inspect.Parameter(field.name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=annotation)
         )
@@ -64,10 +64,10 @@ _TENSORBOARD = typer.Option(metavar="folder", help="folder for TensorBoard's fil
 @_options_of_config
 def run(
     grid: dict[str, list[Any]],
-    protocol: Annotated[Optional[list[str]], _PROTOCOL] = None,  # noqa: UP045
+    protocol: Annotated[list[str] | None, _PROTOCOL] = None,
     out: Annotated[Path, _OUT] = Path("results"),
     checkpoint_every: Annotated[int, _CHECKPOINT_EVERY] = 10,
-    tensorboard: Annotated[Optional[Path], _TENSORBOARD] = None,  # noqa: UP045
+    tensorboard: Annotated[Path | None, _TENSORBOARD] = None,
 ) -> None:
     """Train once, and write the record. A run that was killed goes on after its last checkpoint.
 
@@ -88,12 +88,12 @@ def run(
 @_options_of_config
 def sweep(
     grid: dict[str, list[Any]],
-    protocol: Annotated[Optional[list[str]], _PROTOCOL] = None,  # noqa: UP045
+    protocol: Annotated[list[str] | None, _PROTOCOL] = None,
     out: Annotated[Path, _OUT] = Path("results"),
     backend: Annotated[str, typer.Option(help="where to train: local, or ray (the cluster of RAY_ADDRESS)")] = "local",
     jobs: Annotated[int, typer.Option(min=1, help="runs at a time")] = 1,
     checkpoint_every: Annotated[int, _CHECKPOINT_EVERY] = 10,
-    tensorboard: Annotated[Optional[Path], _TENSORBOARD] = None,  # noqa: UP045
+    tensorboard: Annotated[Path | None, _TENSORBOARD] = None,
 ) -> None:
     """Train a grid, and write one record for each run.
 

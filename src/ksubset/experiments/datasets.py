@@ -109,11 +109,7 @@ class Source:
 
 
 def find(name: str) -> Source:
-    """What is known of the data set of this name, without loading it.
-
-    Raises:
-        ValueError: the name is unknown; the message lists the known ones.
-    """
+    """What is known of the data set of this name, without loading it; else a ValueError with the known names."""
     if name not in SETS:
         raise ValueError(f"dataset: expected one of {', '.join(SETS)}, got {name!r}")
     return SETS[name]

@@ -17,11 +17,7 @@ _BASE = "LeaveOneOut"
 
 
 def tables(results: Mapping[str, Result]) -> str:
-    """The report in Markdown.
-
-    Raises:
-        ValueError: There are no results.
-    """
+    """The report in Markdown; a ValueError if there are no results."""
     if not results:
         raise ValueError("results: expected at least one, got none")
     parts = [_LEGEND, *_ratios(results)]

@@ -256,11 +256,7 @@ class FeatureGroups:
         return len(self.always) + len(self.free)
 
     def check_sizes(self, sizes: Sequence[int], wanted: Any) -> None:
-        """Check that there are subsets of these sizes.
-
-        Raises:
-            ValueError: There are none; the message has what was wanted.
-        """
+        """Check that there are subsets of these sizes; else a ValueError with what was wanted."""
         if not self.least <= min(sizes) <= max(sizes) <= self.most:
             raise ValueError(
                 f"n_features_to_select: expected {self.least} to {self.most}, as there are {len(self)} columns or "

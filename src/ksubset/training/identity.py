@@ -36,12 +36,7 @@ def digests(name: str, module: nn.Module) -> dict[str, str]:
 
 
 def digest_of(value: Any) -> str:
-    """Digest of any value, tensors and what has them in it included.
-
-    Raises:
-        TypeError: It cannot be pickled.
-        ImportError: joblib is missing.
-    """
+    """Digest of any value, tensors and what has them in it included; a TypeError if it cannot be pickled."""
     return digest(_plain(value))
 
 

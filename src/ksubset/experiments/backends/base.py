@@ -94,11 +94,7 @@ class Report:
 
 
 def finished(config: RunConfig, out: Path) -> Record | None:
-    """The finished record of a run in a folder; None if there is none.
-
-    Raises:
-        ValueError: there is a file in its place that is no record.
-    """
+    """The finished record of a run in a folder; None if there is none, a ValueError if its file is no record."""
     path = out / f"{config.name()}.json"
     record = records.load(path) if path.exists() else None
     return record if record is not None and record.status == records.FINISHED else None

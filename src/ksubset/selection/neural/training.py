@@ -218,10 +218,6 @@ class Training:
         return {"joint": self.joint.state_dict(), "history": self.history}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Go on where `state_dict` was taken.
-
-        Raises:
-            LookupError, RuntimeError: The state is that of another training.
-        """
+        """Go on where `state_dict` was taken; a LookupError or RuntimeError if it was another training."""
         self.joint.load_state_dict(state["joint"])
         self.history = state["history"]
