@@ -251,39 +251,22 @@ def _like_mnist(label: str, folder: str, mirrors: tuple[str, ...], md5s: tuple[s
 SETS = {
     "digits": Source("Digits", 8, 10, 10, _digits),
     "mnist": _like_mnist(
-        "MNIST",
-        "mnist",
+        "MNIST", "mnist",
         ("https://ossci-datasets.s3.amazonaws.com/mnist/", "https://storage.googleapis.com/cvdf-datasets/mnist/"),
-        (
-            "f68b3c2dcbeaaa9fbdd348bbdeb94873",
-            "d53e105ee54ea40749a09fcbcd1e9432",
-            "9fb629c4189551a2d022fa330f9573f3",
-            "ec29112dd5afa0611ce80d1b7f02629c",
-        ),
+        ("f68b3c2dcbeaaa9fbdd348bbdeb94873", "d53e105ee54ea40749a09fcbcd1e9432",
+         "9fb629c4189551a2d022fa330f9573f3", "ec29112dd5afa0611ce80d1b7f02629c"),
     ),
     "fashion-mnist": _like_mnist(
-        "Fashion-MNIST",
-        "fashion_mnist",
-        (
-            "http://fashion-mnist.s3-website.eu-central-1.amazonaws.com/",
-            "https://github.com/zalandoresearch/fashion-mnist/raw/master/data/fashion/",
-        ),
-        (
-            "8d4fb7e6c68d591d4c3dfef9ec88bf0d",
-            "25c81989df183df01b3e8a0aad5dffbe",
-            "bef4ecab320f06d8554ea6380940ec79",
-            "bb300cfdad3c16e7a12a480ee83cd310",
-        ),
+        "Fashion-MNIST", "fashion_mnist",
+        ("http://fashion-mnist.s3-website.eu-central-1.amazonaws.com/",
+         "https://github.com/zalandoresearch/fashion-mnist/raw/master/data/fashion/"),
+        ("8d4fb7e6c68d591d4c3dfef9ec88bf0d", "25c81989df183df01b3e8a0aad5dffbe",
+         "bef4ecab320f06d8554ea6380940ec79", "bb300cfdad3c16e7a12a480ee83cd310"),
     ),
     "kmnist": _like_mnist(
-        "KMNIST",
-        "kmnist",
+        "KMNIST", "kmnist",
         ("http://codh.rois.ac.jp/kmnist/dataset/kmnist/",),
-        (
-            "bdb82020997e1d708af4cf47b453dcf7",
-            "e144d726b3acfaa3e44228e80efcd344",
-            "5c965bf0a639b31b8f53240b1b52f4d7",
-            "7320c461ea6c1c855c0b718fb2a4b134",
-        ),
+        ("bdb82020997e1d708af4cf47b453dcf7", "e144d726b3acfaa3e44228e80efcd344",
+         "5c965bf0a639b31b8f53240b1b52f4d7", "7320c461ea6c1c855c0b718fb2a4b134"),
     ),
-}
+}  # fmt: skip

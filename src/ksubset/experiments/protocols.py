@@ -1,14 +1,11 @@
 """Named settings: ``paper``, everything as printed, and ``best``, whatever validation data supports."""
 
 import dataclasses
-import functools
 import itertools
-import tomllib
 from collections.abc import Mapping, Sequence
-from importlib import resources
 from typing import Any
 
-from ksubset.experiments import datasets
+from ksubset.experiments import datasets, published
 from ksubset.experiments.config import RunConfig
 
 __all__ = ["PROTOCOLS", "find", "grid", "name"]
@@ -31,7 +28,7 @@ def find(protocol: str, task: str, dataset: str, method: str) -> dict[str, Any]:
         raise ValueError(f"protocol: expected one of {', '.join(PROTOCOLS)}, got {protocol!r}")
     if protocol == "paper":
         return {}
-    known = _best().get(task, {})
+    known = published.load("best").get(task, {})
     if method not in known:
         raise ValueError(
             f"protocol: 'best' has settings for the methods {', '.join(known) or 'none'} of {task}, got {method!r}"
@@ -67,9 +64,3 @@ def name(config: RunConfig) -> str | None:
         if config == dataclasses.replace(RunConfig(**settings), **free):
             return protocol
     return None
-
-
-@functools.cache
-def _best() -> dict[str, Any]:
-    text = resources.files("ksubset.experiments").joinpath("best.toml").read_text(encoding="utf-8")
-    return tomllib.loads(text)

@@ -50,16 +50,13 @@ class Training:
             self.gate.logits.fill_(self.k / data.side**2).logit_()
         self.network: Network = task.network().to(device)
         plan = Plan(
-            config.epochs,
-            selector={"lr": config.selector_lr, "betas": (config.selector_beta1, 0.999)},
-            network={"lr": config.network_lr, "weight_decay": config.weight_decay},
-            num_samples=config.samples,
+            config.epochs, selector={"lr": config.selector_lr, "betas": (config.selector_beta1, 0.999)},
+            network={"lr": config.network_lr, "weight_decay": config.weight_decay}, num_samples=config.samples,
             steps_per_round=-(-len(data.train_images) // config.batch_size),
             selecting=max(config.epochs - round(config.tuning * config.epochs), 1),
             size=ExponentialSchedule(config.k_start or self.k, self.k, config.k_until),
-            cosine=config.lr_schedule == "cosine",
-            seed=config.seed,
-        )
+            cosine=config.lr_schedule == "cosine", seed=config.seed,
+        )  # fmt: skip
         estimator = methods.find(config.method).prepare(config)
         self.joint = JointTraining(self.gate.to(device), self.network, estimator, plan)
 

@@ -17,15 +17,9 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 __all__ = [
-    "FeatureGroups",
-    "SubsetSpace",
-    "SupportMixin",
-    "column_by_column",
-    "is_constant",
-    "is_dataframe",
-    "take_columns",
+    "FeatureGroups", "SubsetSpace", "SupportMixin", "column_by_column", "is_constant", "is_dataframe", "take_columns",
     "take_rows",
-]
+]  # fmt: skip
 
 
 def is_dataframe(data: Any) -> bool:
