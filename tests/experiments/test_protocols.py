@@ -7,7 +7,7 @@ from ksubset.experiments import protocols, runner
 from ksubset.experiments.config import RunConfig
 from ksubset.experiments.datasets import SETS
 
-BEST = [(task, method) for task, methods in protocols._best().items() for method in methods]
+BEST = [(task, method) for task, methods in published.load("best").items() for method in methods]
 
 
 @pytest.mark.parametrize("dataset", SETS)
