@@ -3,7 +3,7 @@ from pathlib import Path
 
 import pytest
 
-from ksubset.experiments import protocols, runner
+from ksubset.experiments import protocols, published, runner
 from ksubset.experiments.config import RunConfig
 from ksubset.experiments.datasets import SETS
 
