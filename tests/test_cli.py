@@ -104,7 +104,7 @@ def test_failures_are_listed_at_the_end(tmp_path: Path) -> None:
 
 def test_a_protocol_gives_what_the_command_line_does_not(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     settings = {"network_lr": 1e-3, "selector_lr": 0.05, "epochs": 7}
-    monkeypatch.setattr(protocols.published, "load", lambda _: {"classification": {"gs": settings}})
+    monkeypatch.setattr(protocols, "_best", lambda: {"classification": {"gs": settings}})
     options = ["--method", "gs", *QUICK, "--network-lr", "2e-3"]
     assert invoke("run", *options, "--protocol", "best", "--out", tmp_path / "run").exit_code == 0
     (record,) = records.read(tmp_path / "run")

@@ -3,11 +3,11 @@ from pathlib import Path
 
 import pytest
 
-from ksubset.experiments import protocols, published, runner
+from ksubset.experiments import protocols, runner
 from ksubset.experiments.config import RunConfig
 from ksubset.experiments.datasets import SETS
 
-BEST = [(task, method) for task, methods in published.load("best").items() for method in methods]
+BEST = [(task, method) for task, methods in protocols._best().items() for method in methods]
 
 
 @pytest.mark.parametrize("dataset", SETS)

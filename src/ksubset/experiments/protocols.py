@@ -28,7 +28,7 @@ def find(protocol: str, task: str, dataset: str, method: str) -> dict[str, Any]:
         raise ValueError(f"protocol: expected one of {', '.join(PROTOCOLS)}, got {protocol!r}")
     if protocol == "paper":
         return {}
-    known = published.load("best").get(task, {})
+    known = _best().get(task, {})
     if method not in known:
         raise ValueError(
             f"protocol: 'best' has settings for the methods {', '.join(known) or 'none'} of {task}, got {method!r}"
@@ -64,3 +64,7 @@ def name(config: RunConfig) -> str | None:
         if config == dataclasses.replace(RunConfig(**settings), **free):
             return protocol
     return None
+
+
+def _best() -> dict[str, Any]:
+    return published.load("best")

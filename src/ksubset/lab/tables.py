@@ -65,9 +65,8 @@ def _ratios(results: Mapping[str, Result]) -> list[str]:
                     for (estimator, samples, seed), value in variance.items()
                     if (estimator, samples) == (name, number)
                 ]
-                rows[name].append(
-                    f"{_number(statistics.geometric_mean(ratios))} ({_number(min(ratios))})" if ratios else "–"
-                )
+                found = (statistics.geometric_mean(ratios), min(ratios)) if ratios else None
+                rows[name].append("{} ({})".format(*map(_number, found)) if found else "–")
     title = f"Variance of {_BASE} over that of the hybrids, geometric mean (least) of the instances:"
     table = markdown.table(head, [[name, *cells] for name, cells in rows.items()])
     return [f"{title}\n\n{table}"] if head[1:] else []
