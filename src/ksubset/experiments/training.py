@@ -29,14 +29,7 @@ def mixed_precision(device: torch.device) -> bool:
 
 
 class Training:
-    """Selector and network of a run, and their training, with the data on the device.
-
-    Arguments:
-        config: the run's knobs, with ``k`` resolved.
-        data: the data set.
-        task: what the network does.
-        device: where to train.
-    """
+    """Selector and network of a run, whose ``k`` is resolved, and their training, with the data on the device."""
 
     def __init__(self, config: RunConfig, data: DataSplit, task: Task, device: torch.device) -> None:
         assert config.k is not None

@@ -41,15 +41,10 @@ def draw(
     together: CoInclusion,
     max_columns: int,
 ) -> Figure:
-    """A panel of the selector's own, if it has one, inclusion probabilities, and co-inclusion.
+    """A panel of the selector's own, if it has one, inclusion probabilities as bars, and co-inclusion.
 
-    Arguments:
-        first: Draws the selector's own.
-        support: The columns that are kept, `(n)`.
-        probabilities: Of each column to be in a subset, `(n)`.
-        names: Of all columns, `(n)`.
-        together: Of the selector.
-        max_columns: Bars, at most.
+    Shapes:
+        support, the columns that are kept, probabilities, and names of all columns `(n)`.
     """
     bars = likeliest(probabilities, support, max_columns)
     known = _labels(names, np.union1d(bars, together.columns))

@@ -56,15 +56,7 @@ class TrainingProgress:
 
 @dataclass
 class Recipe:
-    """How to train, as the selector was told.
-
-    Arguments:
-        steps: Steps of the optimizer.
-        batch_size: Rows in a step.
-        learning_rate, logits_learning_rate: Of the network and of the logits, at first.
-        gradient_estimator: Of the gradient for the logits; None is `LeaveOneOut()`.
-        num_samples: Subsets of each row in a step.
-        seed: Of the batches.
+    """How to train, in the selector's arguments of these names, and the seed of the batches.
 
     Raises:
         TypeError, ValueError: An argument is of a wrong kind, or out of range; the message names it.
