@@ -1,11 +1,11 @@
 """The paper's experiments, their tables and figures."""
 
 import dataclasses
-import functools
 import inspect
 import typing
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial, wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -26,7 +26,7 @@ def _options_of_config(command: Command) -> Command:
     holds what was given.
     """
     signature = inspect.signature(command)
-    types = typing.get_type_hints(RunConfig)
+    types, keyword_only = typing.get_type_hints(RunConfig), inspect.Parameter.KEYWORD_ONLY
     options = []
     for field in dataclasses.fields(RunConfig):
         kind = next(iter(typing.get_args(types[field.name])), types[field.name])  # int, for an int that may be None
@@ -37,17 +37,15 @@ def _options_of_config(command: Command) -> Command:
             metavar=kind.__name__,
         )
         annotation = Annotated[list[kind] | None, option]  # type: ignore[valid-type]
-        options.append(
-            inspect.Parameter(field.name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=annotation)
-        )
+        options.append(inspect.Parameter(field.name, keyword_only, default=None, annotation=annotation))
 
-    @functools.wraps(command)
+    @wraps(command)
     def wrapper(**values: Any) -> None:
         knobs = {field.name: values.pop(field.name) for field in dataclasses.fields(RunConfig)}
         command(grid={name: given for name, given in knobs.items() if given}, **values)
 
     rest = [parameter for name, parameter in signature.parameters.items() if name != "grid"]
-    rest = [parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY) for parameter in rest]
+    rest = [parameter.replace(kind=keyword_only) for parameter in rest]
     wrapper.__signature__ = signature.replace(parameters=[*options, *rest])  # type: ignore[attr-defined]
     return typing.cast(Command, wrapper)
 
@@ -168,9 +166,7 @@ def _train(configs: list[RunConfig], out: Path, **options: Any) -> list["Record"
     from ksubset.experiments.sweep import sweep
 
     console = Console()
-    outcome = sweep(
-        configs, out, say=functools.partial(say, console), bar=functools.partial(_epochs, console), **options
-    )
+    outcome = sweep(configs, out, say=partial(say, console), bar=partial(_epochs, console), **options)
     for failure in outcome.failures:
         typer.echo(f"error: {failure.config.name()}: {failure.reason}", err=True)
     if outcome.failures:

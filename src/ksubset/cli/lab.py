@@ -1,7 +1,7 @@
 """The laboratory of the estimators."""
 
 import dataclasses
-import functools
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -47,12 +47,8 @@ def lab(
         settings = dataclasses.replace(settings, samples=tuple(sorted(set(samples))))
     console = Console()
     with one_thread():
-        paths = run(
-            problem or problems.PROBLEMS,
-            settings,
-            out or Path("results/lab-smoke" if smoke else "results/lab"),
-            say=functools.partial(say, console),
-            bar=functools.partial(bar, console),
-        )
+        out = out or Path("results/lab-smoke" if smoke else "results/lab")
+        chosen = problem or problems.PROBLEMS
+        paths = run(chosen, settings, out, say=partial(say, console), bar=partial(bar, console))
     for path in paths:
         typer.echo(path)

@@ -68,9 +68,8 @@ def save(checkpoint: Checkpoint, config: RunConfig, folder: Path) -> None:
         OSError: it cannot be written; the one before it stays.
         ImportError: safetensors is missing.
     """
-    tensors = require("safetensors.torch").save(
-        {name: tensor.cpu().contiguous() for name, tensor in checkpoint.state.items()}
-    )
+    state = {name: tensor.cpu().contiguous() for name, tensor in checkpoint.state.items()}
+    tensors = require("safetensors.torch").save(state)
     name = _tensors(len(checkpoint.history))
     files.write(folder / name, tensors)
     index = {"config": dataclasses.asdict(config), "history": checkpoint.history, "seconds": checkpoint.seconds}

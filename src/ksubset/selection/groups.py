@@ -115,9 +115,9 @@ class SupportMixin(SelectorMixin):  # type: ignore[misc]
         """
         together = self.co_inclusion(max_columns=max_columns)
         plotting = require("ksubset.selection.plotting", "selection")
-        names, probabilities = check_feature_names_in(self), self.inclusion_probabilities_
+        first, names = self._first_panel(plotting), check_feature_names_in(self)
         figure: Figure = plotting.draw(
-            self._first_panel(plotting), self.support_, probabilities, names, together, max_columns
+            first, self.support_, self.inclusion_probabilities_, names, together, max_columns
         )
         return figure
 
