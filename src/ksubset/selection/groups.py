@@ -115,10 +115,8 @@ class SupportMixin(SelectorMixin):  # type: ignore[misc]
         """
         together = self.co_inclusion(max_columns=max_columns)
         plotting = require("ksubset.selection.plotting", "selection")
-        first, names = self._first_panel(plotting), check_feature_names_in(self)
-        figure: Figure = plotting.draw(
-            first, self.support_, self.inclusion_probabilities_, names, together, max_columns
-        )
+        own, names = self._first_panel(plotting), check_feature_names_in(self)
+        figure: Figure = plotting.draw(own, self.support_, self.inclusion_probabilities_, names, together, max_columns)
         return figure
 
     def _get_support_mask(self) -> NDArray[np.bool_]:
