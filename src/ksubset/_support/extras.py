@@ -7,17 +7,10 @@ __all__ = ["require"]
 
 
 def require(module: str, extra: str = "experiments") -> ModuleType:
-    """Import an optional dependency.
+    """Import a module that needs packages of an extra, only where it is used; an ImportError names what is missing.
 
     A run on the digits needs no downloader and a classification run no image metrics, so neither may stop the other
     at import time.
-
-    Arguments:
-        module: what to import; it may import other packages of the same extra.
-        extra: the extra that brings it.
-
-    Raises:
-        ImportError: a package is not installed; the message names the extra.
     """
     try:
         return importlib.import_module(module)

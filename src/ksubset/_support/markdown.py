@@ -1,8 +1,13 @@
-"""Tables in Markdown."""
+"""Tables in Markdown, and what stands in them."""
 
 from collections.abc import Iterable, Sequence
 
-__all__ = ["table"]
+__all__ = ["quantity", "table"]
+
+
+def quantity(number: int, noun: str) -> str:
+    """A number of things in words: ``1 seed``, ``3 seeds``."""
+    return f"{number} {noun}{'' if number == 1 else 's'}"
 
 
 def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:

@@ -7,6 +7,8 @@ from types import ModuleType
 
 import torch
 
+from ksubset._support.markdown import quantity
+
 __all__ = ["commit", "device_name", "versions"]
 
 
@@ -37,8 +39,7 @@ def device_name(device: torch.device) -> str:
     """The GPU, or the CPU and the number of threads: ``Abacus 3, 2 threads``."""
     if device.type == "cuda":
         return torch.cuda.get_device_name(device)
-    threads = torch.get_num_threads()
-    return f"{_cpu_name()}, {threads} thread{'' if threads == 1 else 's'}"
+    return f"{_cpu_name()}, {quantity(torch.get_num_threads(), 'thread')}"
 
 
 def _cpu_name() -> str:

@@ -5,7 +5,7 @@ import inspect
 import typing
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Annotated, Any, Optional, TypeVar
+from typing import Annotated, Any, TypeVar
 
 import typer
 from rich.console import Console
@@ -77,7 +77,7 @@ def once(*repeatable: str) -> Callable[[Command], Command]:
             several = any(typing.get_origin(part) is list for part in (kind, *typing.get_args(kind)))
             if not several and isinstance(option, typer.models.OptionInfo):
                 kind = next(iter(typing.get_args(kind)), kind)  # Path, for a path that may be None
-                annotation = Annotated[Optional[list[kind]], option]  # type: ignore[valid-type]  # noqa: UP045
+                annotation = Annotated[list[kind] | None, option]  # type: ignore[valid-type]
                 default = parameter.default
                 if default not in (None, inspect.Parameter.empty):
                     default = [default]

@@ -1,13 +1,13 @@
 """The paper's experiments, their tables and figures."""
 
 import dataclasses
-import functools
 import inspect
 import typing
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial, wraps
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Optional
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Console
@@ -26,7 +26,7 @@ def _options_of_config(command: Command) -> Command:
     holds what was given.
     """
     signature = inspect.signature(command)
-    types = typing.get_type_hints(RunConfig)
+    types, keyword_only = typing.get_type_hints(RunConfig), inspect.Parameter.KEYWORD_ONLY
     options = []
     for field in dataclasses.fields(RunConfig):
         kind = next(iter(typing.get_args(types[field.name])), types[field.name])  # int, for an int that may be None
@@ -36,18 +36,16 @@ def _options_of_config(command: Command) -> Command:
             show_default=False,
             metavar=kind.__name__,
         )
-        annotation = Annotated[Optional[list[kind]], option]  # type: ignore[valid-type]  # noqa: UP045
-        options.append(
-            inspect.Parameter(field.name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=annotation)
-        )
+        annotation = Annotated[list[kind] | None, option]  # type: ignore[valid-type]
+        options.append(inspect.Parameter(field.name, keyword_only, default=None, annotation=annotation))
 
-    @functools.wraps(command)
+    @wraps(command)
     def wrapper(**values: Any) -> None:
         knobs = {field.name: values.pop(field.name) for field in dataclasses.fields(RunConfig)}
         command(grid={name: given for name, given in knobs.items() if given}, **values)
 
     rest = [parameter for name, parameter in signature.parameters.items() if name != "grid"]
-    rest = [parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY) for parameter in rest]
+    rest = [parameter.replace(kind=keyword_only) for parameter in rest]
     wrapper.__signature__ = signature.replace(parameters=[*options, *rest])  # type: ignore[attr-defined]
     return typing.cast(Command, wrapper)
 
@@ -64,10 +62,10 @@ _TENSORBOARD = typer.Option(metavar="folder", help="folder for TensorBoard's fil
 @_options_of_config
 def run(
     grid: dict[str, list[Any]],
-    protocol: Annotated[Optional[list[str]], _PROTOCOL] = None,  # noqa: UP045
+    protocol: Annotated[list[str] | None, _PROTOCOL] = None,
     out: Annotated[Path, _OUT] = Path("results"),
     checkpoint_every: Annotated[int, _CHECKPOINT_EVERY] = 10,
-    tensorboard: Annotated[Optional[Path], _TENSORBOARD] = None,  # noqa: UP045
+    tensorboard: Annotated[Path | None, _TENSORBOARD] = None,
 ) -> None:
     """Train once, and write the record. A run that was killed goes on after its last checkpoint.
 
@@ -88,12 +86,12 @@ def run(
 @_options_of_config
 def sweep(
     grid: dict[str, list[Any]],
-    protocol: Annotated[Optional[list[str]], _PROTOCOL] = None,  # noqa: UP045
+    protocol: Annotated[list[str] | None, _PROTOCOL] = None,
     out: Annotated[Path, _OUT] = Path("results"),
     backend: Annotated[str, typer.Option(help="where to train: local, or ray (the cluster of RAY_ADDRESS)")] = "local",
     jobs: Annotated[int, typer.Option(min=1, help="runs at a time")] = 1,
     checkpoint_every: Annotated[int, _CHECKPOINT_EVERY] = 10,
-    tensorboard: Annotated[Optional[Path], _TENSORBOARD] = None,  # noqa: UP045
+    tensorboard: Annotated[Path | None, _TENSORBOARD] = None,
 ) -> None:
     """Train a grid, and write one record for each run.
 
@@ -104,14 +102,8 @@ def sweep(
     """
     from ksubset.experiments import protocols
 
-    _train(
-        protocols.grid(protocol or ["paper"], grid),
-        out,
-        backend=backend,
-        jobs=jobs,
-        checkpoint_every=checkpoint_every,
-        tensorboard=tensorboard,
-    )
+    options = {"backend": backend, "jobs": jobs, "checkpoint_every": checkpoint_every, "tensorboard": tensorboard}
+    _train(protocols.grid(protocol or ["paper"], grid), out, **options)
 
 
 @app.command()
@@ -174,9 +166,7 @@ def _train(configs: list[RunConfig], out: Path, **options: Any) -> list["Record"
     from ksubset.experiments.sweep import sweep
 
     console = Console()
-    outcome = sweep(
-        configs, out, say=functools.partial(say, console), bar=functools.partial(_epochs, console), **options
-    )
+    outcome = sweep(configs, out, say=partial(say, console), bar=partial(_epochs, console), **options)
     for failure in outcome.failures:
         typer.echo(f"error: {failure.config.name()}: {failure.reason}", err=True)
     if outcome.failures:

@@ -1,9 +1,9 @@
 """The laboratory of the estimators."""
 
 import dataclasses
-import functools
+from functools import partial
 from pathlib import Path
-from typing import Annotated, Optional
+from typing import Annotated
 
 import typer
 from rich.console import Console
@@ -17,15 +17,14 @@ __all__: list[str] = []
 @clear_errors
 def lab(
     problem: Annotated[
-        Optional[list[str]], typer.Option(help="toy, quadratic, network, threshold or decoder (default: all)")  # noqa: UP045
+        list[str] | None, typer.Option(help="toy, quadratic, network, threshold or decoder (default: all)")
     ] = None,
     samples: Annotated[
-        Optional[list[int]], typer.Option(help="samples of one estimate (default: 1, 2, 4, ..., 128)")  # noqa: UP045
+        list[int] | None, typer.Option(help="samples of one estimate (default: 1, 2, 4, ..., 128)")
     ] = None,
     repeats: Annotated[int, typer.Option(help="estimates of one gradient, at most")] = 10_000,
     out: Annotated[
-        Optional[Path],  # noqa: UP045
-        typer.Option(help="folder for measurements.json, tables.md, figure.png (default: results/lab)"),
+        Path | None, typer.Option(help="folder for measurements.json, tables.md, figure.png (default: results/lab)")
     ] = None,
     smoke: Annotated[
         bool, typer.Option("--smoke", help="one instance, two numbers of samples, few estimates: seconds")
@@ -48,12 +47,8 @@ def lab(
         settings = dataclasses.replace(settings, samples=tuple(sorted(set(samples))))
     console = Console()
     with one_thread():
-        paths = run(
-            problem or problems.PROBLEMS,
-            settings,
-            out or Path("results/lab-smoke" if smoke else "results/lab"),
-            say=functools.partial(say, console),
-            bar=functools.partial(bar, console),
-        )
+        out = out or Path("results/lab-smoke" if smoke else "results/lab")
+        chosen = problem or problems.PROBLEMS
+        paths = run(chosen, settings, out, say=partial(say, console), bar=partial(bar, console))
     for path in paths:
         typer.echo(path)

@@ -2,7 +2,7 @@
 
 import warnings
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Optional
+from typing import TYPE_CHECKING, Annotated
 
 import numpy as np
 import typer
@@ -36,11 +36,10 @@ def select(
         ),
     ] = "hist-gradient-boosting",
     task: Annotated[
-        Optional[str],  # noqa: UP045
-        typer.Option(metavar="str", help="classification or regression (default: by what the target has)"),
+        str | None, typer.Option(metavar="str", help="classification or regression (default: by what the target has)")
     ] = None,
     scoring: Annotated[
-        Optional[str],  # noqa: UP045
+        str | None,
         typer.Option(
             metavar="str",
             help="a score of scikit-learn; of two classes, in order, the second is the positive one "
@@ -52,22 +51,20 @@ def select(
     jobs: Annotated[int, typer.Option(metavar="int", help="fits at a time; -1: as many as there are cores")] = 1,
     seed: Annotated[int, typer.Option(min=0, metavar="int", help="seed of all that is random")] = 0,
     exclude: Annotated[
-        Optional[list[str]],  # noqa: UP045
-        typer.Option(metavar="column", help="a column to leave out; may be repeated"),
+        list[str] | None, typer.Option(metavar="column", help="a column to leave out; may be repeated")
     ] = None,
     always_include: Annotated[
-        Optional[list[str]],  # noqa: UP045
+        list[str] | None,
         typer.Option(metavar="column", help="a column to keep in any case, which counts; may be repeated"),
     ] = None,
     test_share: Annotated[
         float, typer.Option(metavar="float", help="share of the rows that is held out for the scores at the end")
     ] = 0.2,
     checkpoint: Annotated[
-        Optional[Path],  # noqa: UP045
-        typer.Option(metavar="file", help="file of all scores, from which the same command resumes"),
+        Path | None, typer.Option(metavar="file", help="file of all scores, from which the same command resumes")
     ] = None,
     out: Annotated[
-        Optional[Path],  # noqa: UP045
+        Path | None,
         typer.Option(metavar="file", help="CSV or Parquet file for the columns kept and the target, all rows"),
     ] = None,
 ) -> None:
@@ -107,19 +104,9 @@ def select(
             advance(text, progress.n_fits)
 
         selection = select.select(
-            table,
-            estimator,
-            sizes,
-            scoring=scoring,
-            cv=cv,
-            max_evaluations=max_evaluations,
-            jobs=jobs,
-            seed=seed,
-            always_include=always_include or (),
-            test_share=test_share,
-            checkpoint=checkpoint,
-            callback=show,
-        )
+            table, estimator, sizes, scoring=scoring, cv=cv, max_evaluations=max_evaluations, jobs=jobs, seed=seed,
+            always_include=always_include or (), test_share=test_share, checkpoint=checkpoint, callback=show,
+        )  # fmt: skip
     # One of each place, as a model may warn in every fit.
     for warning in {(one.filename, one.lineno): one for one in caught}.values():
         say(messages, f"warning: {' '.join(str(warning.message).split())}")

@@ -68,18 +68,12 @@ def save(checkpoint: Checkpoint, config: RunConfig, folder: Path) -> None:
         OSError: it cannot be written; the one before it stays.
         ImportError: safetensors is missing.
     """
-    tensors = require("safetensors.torch").save(
-        {name: tensor.cpu().contiguous() for name, tensor in checkpoint.state.items()}
-    )
+    state = {name: tensor.cpu().contiguous() for name, tensor in checkpoint.state.items()}
+    tensors = require("safetensors.torch").save(state)
     name = _tensors(len(checkpoint.history))
     files.write(folder / name, tensors)
-    index = {
-        "config": dataclasses.asdict(config),
-        "history": checkpoint.history,
-        "seconds": checkpoint.seconds,
-        "state": name,
-        "sha256": hashlib.sha256(tensors).hexdigest(),
-    }
+    index = {"config": dataclasses.asdict(config), "history": checkpoint.history, "seconds": checkpoint.seconds}
+    index |= {"state": name, "sha256": hashlib.sha256(tensors).hexdigest()}
     files.write(folder / _INDEX, json.dumps(index).encode())
     for path in folder.glob("*.safetensors"):
         if path.name != name:

@@ -6,6 +6,7 @@ A new set is one entry of :data:`SETS`.
 import functools
 import gzip
 import hashlib
+import itertools
 import math
 import os
 import struct
@@ -108,11 +109,7 @@ class Source:
 
 
 def find(name: str) -> Source:
-    """What is known of the data set of this name, without loading it.
-
-    Raises:
-        ValueError: the name is unknown; the message lists the known ones.
-    """
+    """What is known of the data set of this name, without loading it; else a ValueError with the known names."""
     if name not in SETS:
         raise ValueError(f"dataset: expected one of {', '.join(SETS)}, got {name!r}")
     return SETS[name]
@@ -132,19 +129,7 @@ def load(name: str, root: str | os.PathLike[str] | None = None) -> DataSplit:
     source = find(name)
     folder = root if root is not None else os.environ.get("KSUBSET_DATA")
     parts = source.parts(Path(folder) if folder else None)
-    (train_x, train_y), (validation_x, validation_y), (test_x, test_y) = parts
-    return DataSplit(
-        label=source.label,
-        side=source.side,
-        num_classes=source.num_classes,
-        k=source.k,
-        train_images=train_x,
-        train_labels=train_y,
-        validation_images=validation_x,
-        validation_labels=validation_y,
-        test_images=test_x,
-        test_labels=test_y,
-    )
+    return DataSplit(source.label, source.side, source.num_classes, source.k, *itertools.chain(*parts))
 
 
 def load_idx(spec: IdxSet, root: Path | None) -> list[tuple[Tensor, Tensor]]:
@@ -211,11 +196,7 @@ def _way_out(path: Path) -> str:
 
 
 def _read(path: Path, file: IdxFile) -> bytes:
-    """The uncompressed content, its checksum verified.
-
-    Raises:
-        ValueError: the file is not the published one.
-    """
+    """The uncompressed content, its checksum verified."""
     packed = path.read_bytes()
     md5 = hashlib.md5(packed, usedforsecurity=False).hexdigest()
     if md5 != file.md5:
@@ -270,42 +251,22 @@ def _like_mnist(label: str, folder: str, mirrors: tuple[str, ...], md5s: tuple[s
 SETS = {
     "digits": Source("Digits", 8, 10, 10, _digits),
     "mnist": _like_mnist(
-        "MNIST",
-        "mnist",
-        (
-            "https://ossci-datasets.s3.amazonaws.com/mnist/",
-            "https://storage.googleapis.com/cvdf-datasets/mnist/",
-        ),
-        (
-            "f68b3c2dcbeaaa9fbdd348bbdeb94873",
-            "d53e105ee54ea40749a09fcbcd1e9432",
-            "9fb629c4189551a2d022fa330f9573f3",
-            "ec29112dd5afa0611ce80d1b7f02629c",
-        ),
+        "MNIST", "mnist",
+        ("https://ossci-datasets.s3.amazonaws.com/mnist/", "https://storage.googleapis.com/cvdf-datasets/mnist/"),
+        ("f68b3c2dcbeaaa9fbdd348bbdeb94873", "d53e105ee54ea40749a09fcbcd1e9432",
+         "9fb629c4189551a2d022fa330f9573f3", "ec29112dd5afa0611ce80d1b7f02629c"),
     ),
     "fashion-mnist": _like_mnist(
-        "Fashion-MNIST",
-        "fashion_mnist",
-        (
-            "http://fashion-mnist.s3-website.eu-central-1.amazonaws.com/",
-            "https://github.com/zalandoresearch/fashion-mnist/raw/master/data/fashion/",
-        ),
-        (
-            "8d4fb7e6c68d591d4c3dfef9ec88bf0d",
-            "25c81989df183df01b3e8a0aad5dffbe",
-            "bef4ecab320f06d8554ea6380940ec79",
-            "bb300cfdad3c16e7a12a480ee83cd310",
-        ),
+        "Fashion-MNIST", "fashion_mnist",
+        ("http://fashion-mnist.s3-website.eu-central-1.amazonaws.com/",
+         "https://github.com/zalandoresearch/fashion-mnist/raw/master/data/fashion/"),
+        ("8d4fb7e6c68d591d4c3dfef9ec88bf0d", "25c81989df183df01b3e8a0aad5dffbe",
+         "bef4ecab320f06d8554ea6380940ec79", "bb300cfdad3c16e7a12a480ee83cd310"),
     ),
     "kmnist": _like_mnist(
-        "KMNIST",
-        "kmnist",
+        "KMNIST", "kmnist",
         ("http://codh.rois.ac.jp/kmnist/dataset/kmnist/",),
-        (
-            "bdb82020997e1d708af4cf47b453dcf7",
-            "e144d726b3acfaa3e44228e80efcd344",
-            "5c965bf0a639b31b8f53240b1b52f4d7",
-            "7320c461ea6c1c855c0b718fb2a4b134",
-        ),
+        ("bdb82020997e1d708af4cf47b453dcf7", "e144d726b3acfaa3e44228e80efcd344",
+         "5c965bf0a639b31b8f53240b1b52f4d7", "7320c461ea6c1c855c0b718fb2a4b134"),
     ),
-}
+}  # fmt: skip

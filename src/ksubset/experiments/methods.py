@@ -57,11 +57,7 @@ METHODS = {
 
 
 def find(name: str) -> Method:
-    """The method of this name.
-
-    Raises:
-        ValueError: the name is unknown; the message lists the known ones.
-    """
+    """The method of this name; else a ValueError with the known names."""
     if name not in METHODS:
         raise ValueError(f"method: expected one of {', '.join(METHODS)}, got {name!r}")
     return METHODS[name]

@@ -1,5 +1,6 @@
 """Sets of runs that need no thought: the digits in a few minutes, and everything once in a few seconds."""
 
+import dataclasses
 import itertools
 
 from ksubset.experiments.config import SUBSETS_PER, RunConfig
@@ -16,34 +17,17 @@ def digits() -> list[RunConfig]:
 
     The paper's learning rates are made for 20,000 steps; here are 760, and higher rates.
     """
+    base = RunConfig(epochs=40, batch_size=64, selector_lr=5e-2, selector_beta1=0.9, network_lr=1e-3)
     return [
-        RunConfig(
-            task=task,
-            dataset="digits",
-            method=method,
-            subsets_per=subsets_per,
-            seed=seed,
-            epochs=40,
-            batch_size=64,
-            selector_lr=5e-2,
-            selector_beta1=0.9,
-            network_lr=1e-3,
-        )
+        dataclasses.replace(base, task=task, method=method, subsets_per=subsets_per, seed=seed)
         for task, subsets_per, method, seed in itertools.product(TASKS, SUBSETS_PER, _PAPER, (0, 1))
     ]
 
 
 def smoke() -> list[RunConfig]:
     """Every task with every method for two epochs of the digits, alternately with either way to draw subsets."""
+    base = RunConfig(k_start=12, epochs=2, samples=2, batch_size=256)
     return [
-        RunConfig(
-            task=task,
-            method=method,
-            subsets_per=SUBSETS_PER[number % 2],
-            k_start=12,
-            epochs=2,
-            samples=2,
-            batch_size=256,
-        )
+        dataclasses.replace(base, task=task, method=method, subsets_per=SUBSETS_PER[number % 2])
         for number, (task, method) in enumerate(itertools.product(TASKS, METHODS))
     ]

@@ -1,14 +1,11 @@
 """Named settings: ``paper``, everything as printed, and ``best``, whatever validation data supports."""
 
 import dataclasses
-import functools
 import itertools
-import tomllib
 from collections.abc import Mapping, Sequence
-from importlib import resources
 from typing import Any
 
-from ksubset.experiments import datasets
+from ksubset.experiments import datasets, published
 from ksubset.experiments.config import RunConfig
 
 __all__ = ["PROTOCOLS", "find", "grid", "name"]
@@ -69,7 +66,5 @@ def name(config: RunConfig) -> str | None:
     return None
 
 
-@functools.cache
 def _best() -> dict[str, Any]:
-    text = resources.files("ksubset.experiments").joinpath("best.toml").read_text(encoding="utf-8")
-    return tomllib.loads(text)
+    return published.load("best")

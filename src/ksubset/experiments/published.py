@@ -9,9 +9,9 @@ __all__ = ["load", "protocol", "results"]
 
 
 @functools.cache
-def load() -> dict[str, Any]:
-    """Everything in ``paper.toml``."""
-    return tomllib.loads(resources.files("ksubset.experiments").joinpath("paper.toml").read_text(encoding="utf-8"))
+def load(name: str = "paper") -> dict[str, Any]:
+    """Everything in ``paper.toml``, or in another such file."""
+    return tomllib.loads(resources.files("ksubset.experiments").joinpath(f"{name}.toml").read_text(encoding="utf-8"))
 
 
 def protocol() -> str:

@@ -11,22 +11,11 @@ from pathlib import Path
 from typing import Any
 
 from ksubset._support import files
+from ksubset._support.markdown import quantity
 from ksubset.experiments import protocols
 from ksubset.experiments.config import RunConfig
 
-__all__ = [
-    "FINISHED",
-    "INTERRUPTED",
-    "Record",
-    "describe",
-    "group",
-    "latest",
-    "load",
-    "quantity",
-    "read",
-    "slug",
-    "write",
-]
+__all__ = ["FINISHED", "INTERRUPTED", "Record", "describe", "group", "latest", "load", "read", "slug", "write"]
 
 FINISHED, INTERRUPTED = "finished", "interrupted"
 
@@ -172,16 +161,7 @@ def _words(config: RunConfig, varied: Collection[str]) -> tuple[str | None, list
         for field in fields
         if field.name not in _CELL + _HEADLINE and getattr(config, field.name) != field.default
     }
-    return None, headline, [f"{name} = {_text(value)}" for name, value in values.items()]
-
-
-def quantity(number: int, noun: str) -> str:
-    """A number of things in words: ``1 seed``, ``3 seeds``."""
-    return f"{number} {noun}{'' if number == 1 else 's'}"
-
-
-def _text(value: float | str) -> str:
-    return value if isinstance(value, str) else f"{value:g}"
+    return None, headline, [f"{name} = {v if isinstance(v, str) else f'{v:g}'}" for name, v in values.items()]
 
 
 def group(records: Iterable[Record], key: Callable[[Record], Any]) -> dict[Any, list[Record]]:

@@ -37,13 +37,11 @@ def resolve(config: RunConfig) -> RunConfig:
     tasks.find(config.task)
     source = datasets.find(config.dataset)
     method = methods.find(config.method)
-    k = source.k if config.k is None else config.k
-    if k >= source.side**2:
-        raise ValueError(f"k: expected less than the {source.side**2} pixels of {config.dataset}, got {k}")
-    if config.k_start is not None and config.k_start > source.side**2:
-        raise ValueError(
-            f"k_start: expected at most the {source.side**2} pixels of {config.dataset}, got {config.k_start}"
-        )
+    k, pixels = source.k if config.k is None else config.k, source.side**2
+    if k >= pixels:
+        raise ValueError(f"k: expected less than the {pixels} pixels of {config.dataset}, got {k}")
+    if config.k_start is not None and config.k_start > pixels:
+        raise ValueError(f"k_start: expected at most the {pixels} pixels of {config.dataset}, got {config.k_start}")
     least = method.prepare(config)(0.0).min_samples
     if config.samples < least:
         raise ValueError(f"samples: {config.method} needs at least {least}, got {config.samples}")
@@ -87,11 +85,7 @@ def run(
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     data = datasets.load(config.dataset)
     task = tasks.find(config.task)(data.side, data.num_classes)
-    with (
-        checkpoints.exclusive(out, config) as folder,
-        _Interrupt() as interrupt,
-        seeded(config.seed, device),
-    ):
+    with checkpoints.exclusive(out, config) as folder, _Interrupt() as interrupt, seeded(config.seed, device):
         training = Training(config, data, task, device)
         history: list[dict[str, Any]] = []
         if (found := checkpoints.load(config, folder)) is not None:

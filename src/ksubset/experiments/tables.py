@@ -5,9 +5,10 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 from ksubset._support import markdown
+from ksubset._support.markdown import quantity
 from ksubset.experiments import published
 from ksubset.experiments.protocols import PROTOCOLS, name
-from ksubset.experiments.records import FINISHED, Record, describe, group, latest, quantity
+from ksubset.experiments.records import FINISHED, Record, describe, group, latest
 
 __all__ = ["results", "runtime"]
 
@@ -139,14 +140,9 @@ def runtime(records: Iterable[Record]) -> str:
             for device, runs in by_device.items():
                 by_task = group(runs, lambda record: record.labels["task"])
                 for task, cell in (by_task | {"all": runs} if len(by_task) > 1 else by_task).items():
-                    times = {
-                        method: [seconds(run) for run in those]
-                        for method, those in group(cell, lambda record: record.labels["method"]).items()
-                    }
-                    means = _means(times)
-                    texts = {
-                        method: f"{_time(means[method])} ({quantity(len(times[method]), 'run')})" for method in times
-                    }
+                    methods = group(cell, lambda record: record.labels["method"])
+                    means = _means({method: list(map(seconds, those)) for method, those in methods.items()})
+                    texts = {name: f"{_time(means[name])} ({quantity(len(methods[name]), 'run')})" for name in methods}
                     # A device has commas of its own.
                     rows.append([title, task, f"ours: {device}", *_ranked(columns, texts, means, best=min)])
             total = title.startswith("Total")
@@ -214,6 +210,5 @@ def _ranked(
     cells = {column: texts.get(column, "–") for column in columns}
     if len(ranking) > 1:
         first, second = ranking[:2]
-        cells[first] = f"**{cells[first]}**"
-        cells[second] = f"<u>{cells[second]}</u>"
+        cells |= {first: f"**{cells[first]}**", second: f"<u>{cells[second]}</u>"}
     return [cells[column] for column in columns]

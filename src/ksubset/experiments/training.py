@@ -29,14 +29,7 @@ def mixed_precision(device: torch.device) -> bool:
 
 
 class Training:
-    """Selector and network of a run, and their training, with the data on the device.
-
-    Arguments:
-        config: the run's knobs, with ``k`` resolved.
-        data: the data set.
-        task: what the network does.
-        device: where to train.
-    """
+    """Selector and network of a run, whose ``k`` is resolved, and their training, with the data on the device."""
 
     def __init__(self, config: RunConfig, data: DataSplit, task: Task, device: torch.device) -> None:
         assert config.k is not None
@@ -50,16 +43,13 @@ class Training:
             self.gate.logits.fill_(self.k / data.side**2).logit_()
         self.network: Network = task.network().to(device)
         plan = Plan(
-            config.epochs,
-            selector={"lr": config.selector_lr, "betas": (config.selector_beta1, 0.999)},
-            network={"lr": config.network_lr, "weight_decay": config.weight_decay},
-            num_samples=config.samples,
+            config.epochs, selector={"lr": config.selector_lr, "betas": (config.selector_beta1, 0.999)},
+            network={"lr": config.network_lr, "weight_decay": config.weight_decay}, num_samples=config.samples,
             steps_per_round=-(-len(data.train_images) // config.batch_size),
             selecting=max(config.epochs - round(config.tuning * config.epochs), 1),
             size=ExponentialSchedule(config.k_start or self.k, self.k, config.k_until),
-            cosine=config.lr_schedule == "cosine",
-            seed=config.seed,
-        )
+            cosine=config.lr_schedule == "cosine", seed=config.seed,
+        )  # fmt: skip
         estimator = methods.find(config.method).prepare(config)
         self.joint = JointTraining(self.gate.to(device), self.network, estimator, plan)
 

@@ -152,16 +152,9 @@ def measure(problem: Problem, name: str, samples: int, repeats: int) -> Measurem
         _gradient(counter, problem, copy.deepcopy(estimator), samples)
         seconds = _seconds(problem, estimator, samples)
     return Measurement(
-        **vars(found),
-        problem=problem.name,
-        seed=problem.seed,
-        estimator=name,
-        samples=samples,
-        repeats=repeats,
-        seconds=seconds,
-        evaluations=counter.evaluations,
-        gradients=counter.gradients,
-    )
+        **vars(found), problem=problem.name, seed=problem.seed, estimator=name, samples=samples, repeats=repeats,
+        seconds=seconds, evaluations=counter.evaluations, gradients=counter.gradients,
+    )  # fmt: skip
 
 
 def estimates(problem: Problem, estimator: Estimator, samples: int, repeats: int) -> Tensor:
@@ -228,9 +221,7 @@ class _Counter:
     """A loss that counts the subsets for which it, or its gradient, is computed."""
 
     def __init__(self, f: Callable[[Tensor], Tensor]) -> None:
-        self._f = f
-        self.evaluations = 0
-        self.gradients = 0
+        self._f, self.evaluations, self.gradients = f, 0, 0
 
     def __call__(self, z: Tensor) -> Tensor:
         self.evaluations += z[..., 0].numel()

@@ -124,12 +124,7 @@ def decoder(seed: int, evaluations: int, advance: Callable[[], None] = lambda: N
     return Problem("decoder", seed, 30, logits, f, True, gradient, noise, budget=4000)
 
 
-SMALL: dict[str, Callable[[int], Problem]] = {
-    "toy": toy,
-    "quadratic": quadratic,
-    "network": network,
-    "threshold": threshold,
-}
+SMALL: dict[str, Callable[[int], Problem]] = {f.__name__: f for f in (toy, quadratic, network, threshold)}
 """Problems with an exact gradient, made from a seed."""
 
 PROBLEMS = (*SMALL, "decoder")

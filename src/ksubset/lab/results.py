@@ -65,11 +65,7 @@ class Result:
 
 
 def save(results: Mapping[str, Result], path: str | os.PathLike[str]) -> None:
-    """Write results, by the name of their problem, to six digits; the file is whole at any time.
-
-    Raises:
-        OSError: The file cannot be written.
-    """
+    """Write results, by the name of their problem, to six digits; on an OSError what was there stays."""
     files.write(Path(path), json.dumps({name: _fields(result) for name, result in results.items()}).encode())
 
 

@@ -10,6 +10,7 @@ import torch
 
 import ksubset
 from ksubset._support import files, provenance
+from ksubset._support.markdown import quantity
 from ksubset.lab import measure, problems
 from ksubset.lab.figure import figure
 from ksubset.lab.results import Result, Settings, load, save
@@ -59,8 +60,7 @@ def run(names: Sequence[str], settings: Settings, folder: Path, *, say: Callable
 
 def environment() -> dict[str, str]:
     """Versions, device and threads, to be told beside every number."""
-    threads = torch.get_num_threads()
-    device = f"CPU ({platform.machine()}), {threads} thread{'s' if threads > 1 else ''}"
+    device = f"CPU ({platform.machine()}), {quantity(torch.get_num_threads(), 'thread')}"
     return provenance.versions(ksubset, torch) | {"device": device}
 
 

@@ -17,11 +17,7 @@ _BASE = "LeaveOneOut"
 
 
 def tables(results: Mapping[str, Result]) -> str:
-    """The report in Markdown.
-
-    Raises:
-        ValueError: There are no results.
-    """
+    """The report in Markdown; a ValueError if there are no results."""
     if not results:
         raise ValueError("results: expected at least one, got none")
     parts = [_LEGEND, *_ratios(results)]
@@ -69,7 +65,8 @@ def _ratios(results: Mapping[str, Result]) -> list[str]:
                     for (estimator, samples, seed), value in variance.items()
                     if (estimator, samples) == (name, number)
                 ]
-                rows[name].append(f"{_number(_geometric(ratios))} ({_number(min(ratios))})" if ratios else "–")
+                found = (statistics.geometric_mean(ratios), min(ratios)) if ratios else None
+                rows[name].append("{} ({})".format(*map(_number, found)) if found else "–")
     title = f"Variance of {_BASE} over that of the hybrids, geometric mean (least) of the instances:"
     table = markdown.table(head, [[name, *cells] for name, cells in rows.items()])
     return [f"{title}\n\n{table}"] if head[1:] else []
@@ -79,10 +76,6 @@ def _shown(samples: Iterable[int]) -> list[int]:
     """Of numbers of samples those that have columns: all, where none of the usual ones is among them."""
     present = sorted(set(samples))
     return [number for number in _SAMPLES if number in present] or present
-
-
-def _geometric(values: Iterable[float]) -> float:
-    return math.exp(statistics.fmean(map(math.log, values)))
 
 
 def _conditions(result: Result) -> str:

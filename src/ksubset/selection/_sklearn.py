@@ -9,11 +9,6 @@ from sklearn.utils.validation import _check_method_params as check_method_params
 from sklearn.utils.validation import _check_sample_weight as check_sample_weight
 
 __all__ = [
-    "check_feature_names_in",
-    "check_method_params",
-    "check_sample_weight",
-    "get_output_config",
-    "raise_for_params",
-    "routing_enabled",
-    "safe_indexing",
-]
+    "check_feature_names_in", "check_method_params", "check_sample_weight", "get_output_config", "raise_for_params",
+    "routing_enabled", "safe_indexing",
+]  # fmt: skip

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -10,18 +10,16 @@ from sklearn.feature_selection import SelectorMixin
 from sklearn.utils import check_array
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from ksubset.selection._sklearn import get_output_config, safe_indexing
+from ksubset._support.extras import require
+from ksubset.selection._sklearn import check_feature_names_in, get_output_config, safe_indexing
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 __all__ = [
-    "FeatureGroups",
-    "SubsetSpace",
-    "SupportMixin",
-    "column_by_column",
-    "is_constant",
-    "is_dataframe",
-    "take_columns",
+    "FeatureGroups", "SubsetSpace", "SupportMixin", "column_by_column", "is_constant", "is_dataframe", "take_columns",
     "take_rows",
-]
+]  # fmt: skip
 
 
 def is_dataframe(data: Any) -> bool:
@@ -73,7 +71,10 @@ def is_constant(data: Any) -> NDArray[np.bool_]:
 
 
 class SupportMixin(SelectorMixin):  # type: ignore[misc]
-    """A selector whose `support_` says which columns it keeps, `(n)`, boolean."""
+    """A selector whose `support_` says which columns it keeps, `(n)`, boolean.
+
+    It has `inclusion_probabilities_`, `co_inclusion` and `_first_panel`, which gives the panel of a figure, or None.
+    """
 
     def transform(self, X: Any) -> Any:
         """The columns that are kept; a DataFrame of the library that `set_output` names keeps the types of its columns.
@@ -90,6 +91,33 @@ class SupportMixin(SelectorMixin):  # type: ignore[misc]
             return kept
         # A pipeline that fills in what is missing may say of itself that it takes nothing missing.
         return check_array(kept, dtype=None, ensure_all_finite=False)
+
+    def plot(self, *, max_columns: int = 20) -> "Figure":
+        """Draw what was found: scores or losses, inclusion probabilities, and `co_inclusion`.
+
+        The first panel of a `KSubsetSelector` is the score of each size, with error bars of one standard error, and is
+        left out if there is one size. That of a `NeuralSubsetSelector` is the loss over the steps: losses before and
+        after the columns were chosen differ in kind, as at first the network sees more columns than k, then various
+        subsets, and at last, from the dashed line on, those alone that are kept. What is kept is orange in all panels.
+        The figure is none of pyplot's: a notebook shows it where it is the value of a cell, `figure.savefig` writes it
+        to a file, and nothing has to be closed.
+
+        Arguments:
+            max_columns: Columns in a panel at most: the likeliest, and those of `co_inclusion`.
+
+        Returns:
+            A `matplotlib.figure.Figure`.
+
+        Raises:
+            ImportError: matplotlib is missing.
+            TypeError, ValueError: `max_columns` is no integer, or less than 1.
+            sklearn.exceptions.NotFittedError: There has been no fit.
+        """
+        together = self.co_inclusion(max_columns=max_columns)
+        plotting = require("ksubset.selection.plotting", "selection")
+        own, names = self._first_panel(plotting), check_feature_names_in(self)
+        figure: Figure = plotting.draw(own, self.support_, self.inclusion_probabilities_, names, together, max_columns)
+        return figure
 
     def _get_support_mask(self) -> NDArray[np.bool_]:
         check_is_fitted(self)
@@ -220,11 +248,7 @@ class FeatureGroups:
         return len(self.always) + len(self.free)
 
     def check_sizes(self, sizes: Sequence[int], wanted: Any) -> None:
-        """Check that there are subsets of these sizes.
-
-        Raises:
-            ValueError: There are none; the message has what was wanted.
-        """
+        """Check that there are subsets of these sizes; else a ValueError with what was wanted."""
         if not self.least <= min(sizes) <= max(sizes) <= self.most:
             raise ValueError(
                 f"n_features_to_select: expected {self.least} to {self.most}, as there are {len(self)} columns or "

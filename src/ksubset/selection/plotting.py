@@ -3,7 +3,6 @@
 import io
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -18,7 +17,7 @@ from numpy.typing import NDArray
 from ksubset._support import palette
 from ksubset.selection.co_inclusion import CoInclusion, likeliest
 
-__all__ = ["Report", "draw_search", "draw_training"]
+__all__ = ["Report", "draw", "losses", "scores"]
 
 _KEPT, _OTHER = palette.VERMILLION, palette.BLUE
 _LONGEST = 26  # characters
@@ -34,50 +33,7 @@ class Report(Figure):
         return content.getvalue()
 
 
-def draw_search(
-    path: Mapping[str, NDArray[Any]], kept: int, names: NDArray[np.object_], together: CoInclusion, max_columns: int
-) -> Figure:
-    """Score of each size if there are several, inclusion probabilities, and co-inclusion.
-
-    Arguments:
-        path: Of a selector.
-        kept: The place of the size that is kept.
-        names: Of all columns, `(n)`.
-        together: Of the subsets that are as good as the best.
-        max_columns: Bars, at most.
-    """
-    several = len(path["n_features_to_select"]) > 1
-    support, probabilities = path["support"][kept], path["inclusion_probabilities"][kept]
-    first = partial(_scores, path=path, kept=kept) if several else None
-    return _draw(first, support, probabilities, names, together, max_columns)
-
-
-def draw_training(
-    history: Mapping[str, NDArray[Any]],
-    selecting: int,
-    support: NDArray[np.bool_],
-    probabilities: NDArray[np.float64],
-    names: NDArray[np.object_],
-    together: CoInclusion,
-    max_columns: int,
-) -> Figure:
-    """Loss over the steps if there is any, inclusion probabilities, and co-inclusion.
-
-    Arguments:
-        history: Of a selector.
-        selecting: Steps after which the network is trained alone; there may have been fewer.
-        support: The columns that are kept, `(n)`.
-        probabilities: Of each column to be in a subset, `(n)`.
-        names: Of all columns, `(n)`.
-        together: Of the learned distribution.
-        max_columns: Bars, at most.
-    """
-    # A training that is interrupted may have told of no loss yet.
-    first = partial(_losses, history=history, selecting=selecting) if len(history["step"]) else None
-    return _draw(first, support, probabilities, names, together, max_columns)
-
-
-def _draw(
+def draw(
     first: Callable[[Axes], None] | None,
     support: NDArray[np.bool_],
     probabilities: NDArray[np.float64],
@@ -85,7 +41,11 @@ def _draw(
     together: CoInclusion,
     max_columns: int,
 ) -> Figure:
-    """What both figures have, beside a panel that they do not share."""
+    """A panel of the selector's own, if it has one, inclusion probabilities as bars, and co-inclusion.
+
+    Shapes:
+        support, the columns that are kept, probabilities, and names of all columns `(n)`.
+    """
     bars = likeliest(probabilities, support, max_columns)
     known = _labels(names, np.union1d(bars, together.columns))
     labels, crossed = ([known[column] for column in shown.tolist()] for shown in (bars, together.columns))
@@ -104,14 +64,15 @@ def _draw(
     return figure
 
 
-def _scores(panel: Axes, path: Mapping[str, NDArray[Any]], kept: int) -> None:
-    sizes, scores, errors = path["n_features_to_select"], path["mean_test_score"], path["standard_error"]
-    panel.errorbar(sizes, scores, yerr=errors, color=_OTHER, marker="o", markersize=4, linewidth=1.3, capsize=3)
+def scores(path: Mapping[str, NDArray[Any]], kept: int, panel: Axes) -> None:
+    """Draw the score of each size of a selector's path, and which of them is kept."""
+    sizes, means, errors = path["n_features_to_select"], path["mean_test_score"], path["standard_error"]
+    panel.errorbar(sizes, means, yerr=errors, color=_OTHER, marker="o", markersize=4, linewidth=1.3, capsize=3)
     label = f"kept: k = {sizes[kept]}"
-    panel.plot(sizes[kept], scores[kept], "o", color=_KEPT, markersize=9, zorder=3, label=label)
-    best = scores.argmax()
+    panel.plot(sizes[kept], means[kept], "o", color=_KEPT, markersize=9, zorder=3, label=label)
+    best = means.argmax()
     panel.axhline(
-        scores[best] - errors[best], color="0.5", linewidth=1, linestyle="--", label="best less one standard error"
+        means[best] - errors[best], color="0.5", linewidth=1, linestyle="--", label="best less one standard error"
     )
     if sizes[-1] > 8 * sizes[0]:
         panel.set_xscale("log", base=2)
@@ -126,13 +87,14 @@ def _scores(panel: Axes, path: Mapping[str, NDArray[Any]], kept: int) -> None:
     panel.grid(alpha=0.3)
 
 
-def _losses(panel: Axes, history: Mapping[str, NDArray[Any]], selecting: int) -> None:
-    steps, losses = history["step"], history["loss"]
-    panel.plot(steps, losses, color=_OTHER, marker="o", markersize=3, linewidth=1.3)
+def losses(history: Mapping[str, NDArray[Any]], selecting: int, panel: Axes) -> None:
+    """Draw the loss of a selector's history, and the step after which the network is trained alone."""
+    steps, means = history["step"], history["loss"]
+    panel.plot(steps, means, color=_OTHER, marker="o", markersize=3, linewidth=1.3)
     if 0 < selecting < steps[-1]:
         panel.axvline(selecting, color="0.5", linewidth=1, linestyle="--", label="columns chosen")
         panel.legend(fontsize="small")
-    if 0 < 10 * losses.min() < losses.max():
+    if 0 < 10 * means.min() < means.max():
         panel.set_yscale("log")
     panel.set(xlabel="step", ylabel="loss")
     panel.set_title("loss of the network", fontsize="medium")

@@ -12,11 +12,8 @@ __all__ = ["digest_of", "digests"]
 
 
 def digests(name: str, module: nn.Module) -> dict[str, str]:
-    """Of a module and all in it: the class, public attributes, parameters and buffers of each, by dotted name.
-
-    Arguments:
-        name: What the names start with.
-        module: Whose.
+    """Of a module and all in it: the class, public attributes, parameters and buffers of each, by dotted name
+    that starts with `name`.
 
     Raises:
         TypeError: An attribute cannot be pickled; the message names it.
@@ -36,12 +33,7 @@ def digests(name: str, module: nn.Module) -> dict[str, str]:
 
 
 def digest_of(value: Any) -> str:
-    """Digest of any value, tensors and what has them in it included.
-
-    Raises:
-        TypeError: It cannot be pickled.
-        ImportError: joblib is missing.
-    """
+    """Digest of any value, tensors and what has them in it included; a TypeError if it cannot be pickled."""
     return digest(_plain(value))
 
 

@@ -125,11 +125,7 @@ class JointTraining:
     """
 
     def __init__(
-        self,
-        selector: nn.Module,
-        network: nn.Module,
-        estimator: Estimator | Callable[[float], Estimator],
-        plan: Plan,
+        self, selector: nn.Module, network: nn.Module, estimator: Estimator | Callable[[float], Estimator], plan: Plan
     ) -> None:
         self.selector: Any = selector
         self.network, self.plan = network, plan
@@ -235,13 +231,8 @@ class JointTraining:
 
     def state_dict(self) -> dict[str, Tensor]:
         """Everything that the next step depends on, the state of torch's generators included, by name."""
-        state = {
-            "steps": torch.tensor(self.steps),
-            "reported": torch.tensor(self._reported),
-            "loss": self._loss,
-            "broken": self._broken,
-            "generator": self.generator.get_state(),
-        }
+        state = {"steps": torch.tensor(self.steps), "reported": torch.tensor(self._reported)}
+        state |= {"loss": self._loss, "broken": self._broken, "generator": self.generator.get_state()}
         parts = {name: module.state_dict() for name, module in self._modules().items()}
         parts["random"] = get_random_state(self._device)
         parts |= {f"optimizer.{key}": moments for key, moments in self.optimizer.state_dict()["state"].items()}

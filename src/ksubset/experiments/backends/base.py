@@ -36,13 +36,7 @@ Result = Record | Failure
 
 @dataclass(frozen=True)
 class Plan:
-    """What runs share.
-
-    Arguments:
-        out: folder for the records.
-        checkpoint_every: epochs from one checkpoint to the next.
-        tensorboard: folder for TensorBoard's files, with a sub-folder for each run; None for none.
-    """
+    """What runs share, as of :func:`ksubset.experiments.sweep.sweep`."""
 
     out: Path
     checkpoint_every: int
@@ -64,13 +58,7 @@ class Plan:
 
 
 class Report:
-    """Keeps the results of runs, and tells of each in a line.
-
-    Arguments:
-        configs: all runs of the sweep.
-        out: folder for the records.
-        say: called with each line.
-    """
+    """Keeps the results of a sweep's runs, whose records are in the folder ``out``, and says a line of each."""
 
     def __init__(self, configs: Sequence[RunConfig], out: Path, say: Callable[[str], None]) -> None:
         self.titles = {config: f"[{number}/{len(configs)}] {title(config)}" for number, config in enumerate(configs, 1)}
@@ -94,11 +82,7 @@ class Report:
 
 
 def finished(config: RunConfig, out: Path) -> Record | None:
-    """The finished record of a run in a folder; None if there is none.
-
-    Raises:
-        ValueError: there is a file in its place that is no record.
-    """
+    """The finished record of a run in a folder; None if there is none, a ValueError if its file is no record."""
     path = out / f"{config.name()}.json"
     record = records.load(path) if path.exists() else None
     return record if record is not None and record.status == records.FINISHED else None

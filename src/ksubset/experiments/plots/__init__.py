@@ -43,13 +43,8 @@ def plot(records: Iterable[Record], folder: str | os.PathLike[str]) -> list[Path
     newest = latest(records)
     studied = studies.members(newest)
     others = [record for record in newest if name(record.config) or record.config not in studied]
-    figures: dict[str, Figure] = {
-        "scores": scores.draw(),
-        **convergence.draw(others),
-        **reconstruction.draw(others),
-        **quality.draw(records),
-        **studies.draw(newest),
-    }
+    figures: dict[str, Figure] = {"scores": scores.draw()} | convergence.draw(others) | reconstruction.draw(others)
+    figures |= quality.draw(records) | studies.draw(newest)
     paths = []
     for stem, figure in figures.items():
         path = folder / f"{stem}.png"

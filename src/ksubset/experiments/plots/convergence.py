@@ -54,11 +54,7 @@ def _figure(records: Sequence[Record], part: str, protocol: str) -> Figure:
     for row, metric in enumerate(rows):
         for column, dataset in enumerate(datasets):
             panel: Axes = axes[row, column]
-            runs = [
-                record
-                for record in records
-                if record.labels["dataset"] == dataset and metric in record.history[0][part]
-            ]
+            runs = [run for run in records if run.labels["dataset"] == dataset and metric in run.history[0][part]]
             if not runs:
                 panel.set_axis_off()
                 continue
@@ -74,9 +70,8 @@ def _figure(records: Sequence[Record], part: str, protocol: str) -> Figure:
     lines = {line.get_label(): line for panel in axes.flat for line in panel.get_lines()}
     shown = [method for method in methods if method in lines]
     columns = min(len(shown), 4 * len(datasets))
-    figure.legend(
-        [lines[method] for method in shown], shown, loc="outside lower center", ncols=columns, fontsize="small"
-    )
+    handles = [lines[method] for method in shown]
+    figure.legend(handles, shown, loc="outside lower center", ncols=columns, fontsize="small")
     several = len({record.config.seed for record in records}) > 1
     bands = "\nbands: two standard deviations over seeds" if several else ""
     figure.suptitle(protocol + bands, fontsize="x-small", wrap=True)

@@ -110,12 +110,8 @@ def _annealing_figure(records: Sequence[Record], metric: str) -> Figure:
     figure.legend(lines, names, title=meaning, loc="outside lower center", ncols=columns, fontsize="small")
     labelled = records[0].labels
     until = f", k reached after {shares.pop():.0%} of the epochs" if len(shares) == 1 else ""
-    settings = describe(records[0].config, _ANNEALING) + until
-    figure.suptitle(
-        f"{labelled['dataset']}, {labelled['method']}; {settings}\n{_seeds(cells.values(), 'bands and bars')}",
-        fontsize="small",
-        wrap=True,
-    )
+    title = f"{labelled['dataset']}, {labelled['method']}; {describe(records[0].config, _ANNEALING)}{until}"
+    figure.suptitle(f"{title}\n{_seeds(cells.values(), 'bands and bars')}", fontsize="small", wrap=True)
     return figure
 
 

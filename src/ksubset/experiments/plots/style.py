@@ -7,6 +7,7 @@ from matplotlib.axes import Axes
 from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
 from ksubset._support import palette
+from ksubset._support.markdown import quantity
 from ksubset.experiments.methods import METHODS as _KNOWN
 
 __all__ = ["DATASETS", "METHODS", "METRICS", "colour", "counted", "logarithmic", "ordered", "spread"]
@@ -33,9 +34,8 @@ def spread(values: Sequence[float]) -> float:
 
 def counted(numbers: Iterable[int], noun: str) -> str:
     """Numbers that may differ, in words: ``3 seeds``, ``1 to 3 seeds``."""
-    values = sorted(numbers)
-    least, most = values[0], values[-1]
-    return f"{least if least == most else f'{least} to {most}'} {noun}{'' if most == 1 else 's'}"
+    least, *_, most = 2 * sorted(numbers)
+    return ("" if least == most else f"{least} to ") + quantity(most, noun)
 
 
 def logarithmic(panel: Axes, title: str) -> None:

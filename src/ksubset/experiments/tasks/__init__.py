@@ -10,11 +10,7 @@ TASKS: dict[str, type[Task]] = {task.name: task for task in (Classification, Rec
 
 
 def find(name: str) -> type[Task]:
-    """The task of this name.
-
-    Raises:
-        ValueError: the name is unknown; the message lists the known ones.
-    """
+    """The task of this name; else a ValueError with the known names."""
     if name not in TASKS:
         raise ValueError(f"task: expected one of {', '.join(TASKS)}, got {name!r}")
     return TASKS[name]

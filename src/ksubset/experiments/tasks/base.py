@@ -48,19 +48,13 @@ class Network(nn.Module, abc.ABC):
 
 
 class Task(abc.ABC):
-    """What a network does with the selected pixels, and how that is judged.
-
-    Arguments:
-        side: pixels along an edge of the square images.
-        num_classes: number of classes.
-    """
+    """What a network does with the selected pixels of square images, and how that is judged."""
 
     name: ClassVar[str]
     label: ClassVar[str]
 
     def __init__(self, side: int, num_classes: int) -> None:
-        self.side = side
-        self.num_classes = num_classes
+        self.side, self.num_classes = side, num_classes
 
     @abc.abstractmethod
     def network(self) -> Network:

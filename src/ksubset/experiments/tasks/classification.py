@@ -1,5 +1,6 @@
 """Classification from k pixels."""
 
+import itertools
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
@@ -65,14 +66,8 @@ class ClassificationNetwork(Network):
     def __init__(self, n: int, num_classes: int, width: int = 256, dropout: float = 0.2) -> None:
         super().__init__()
         self.first = SelectLinear(n, width)
-        self.rest = nn.Sequential(
-            _ReluDropout(dropout),
-            nn.Linear(width, width),
-            _ReluDropout(dropout),
-            nn.Linear(width, width),
-            _ReluDropout(dropout),
-            nn.Linear(width, num_classes),
-        )
+        layers = ((_ReluDropout(dropout), nn.Linear(width, outputs)) for outputs in (width, width, num_classes))
+        self.rest = nn.Sequential(*itertools.chain(*layers))
 
     def forward(self, images: Tensor, mask: Tensor, k: int | None = None) -> Tensor:
         logits: Tensor = self.rest(self.first.select(images, mask, k))

@@ -82,13 +82,8 @@ class Reconstruction(Task):
         }
         if not training:
             square = (-1, 1, self.side, self.side)
-            ssim = self._ssim(
-                pixels.view(square),
-                images.expand(pixels.shape).reshape(square),
-                sigma=self._sigma,
-                data_range=1.0,
-                reduction="none",
-            )
+            truth = images.expand(pixels.shape).reshape(square)
+            ssim = self._ssim(pixels.view(square), truth, sigma=self._sigma, data_range=1.0, reduction="none")
             sums |= {"ssim": ssim.sum(), "images": torch.tensor(ssim.numel())}
         return sums
 

@@ -10,7 +10,7 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.utils import gen_batches
 from torch import Generator, Tensor
 
-__all__ = ["Batches", "DenseRows", "Rows", "Scaling", "SparseRows", "rows_of"]
+__all__ = ["Batches", "DenseRows", "Scaling", "SparseRows"]
 
 _CHUNK = 4096
 # Digits that a mean or scale keeps, in binary, relative to the scale.
@@ -72,14 +72,6 @@ class SparseRows:
         return torch.from_numpy(self._scaling.apply(self._data[rows.numpy()])).to(self._device)
 
 
-Rows = DenseRows | SparseRows
-
-
-def rows_of(data: Any, scaling: Scaling, device: torch.device) -> Rows:
-    """The rows of an array or sparse matrix `(N, n)`."""
-    return (SparseRows if hasattr(data, "tocsr") else DenseRows)(data, scaling, device)
-
-
 class Batches:
     """Batches of rows, each drawn with a probability in proportion to its weight, so that the loss needs no weights.
 
@@ -95,12 +87,7 @@ class Batches:
     """
 
     def __init__(
-        self,
-        data: Any,
-        target: Tensor | None,
-        scale: NDArray[np.float64],
-        weights: NDArray[np.float64],
-        size: int,
+        self, data: Any, target: Tensor | None, scale: NDArray[np.float64], weights: NDArray[np.float64], size: int
     ) -> None:
         directions = np.random.default_rng(0)
         direction = directions.standard_normal(data.shape[1]) / scale

@@ -52,11 +52,7 @@ def _perceptron(*widths: int) -> nn.Sequential:
 
 @torch.no_grad()
 def check_outputs(network: nn.Module, num_inputs: int, num_outputs: int, argument: str) -> None:
-    """Check the shape of what a network makes of two rows; this also gives shapes to lazy layers.
-
-    Raises:
-        ValueError: It is another; the message starts with the name of the argument that the network came from.
-    """
+    """Check the shape of outputs for two rows, or raise a ValueError; this also gives shapes to lazy layers."""
     expected = f"expected a network with outputs of shape (N, {num_outputs}) for inputs (N, {num_inputs})"
     try:
         outputs = network.cpu().eval()(torch.zeros(2, num_inputs))
@@ -68,11 +64,7 @@ def check_outputs(network: nn.Module, num_inputs: int, num_outputs: int, argumen
 
 
 def device_of(device: Any) -> torch.device:
-    """The device of a name; of None the GPU if CUDA has one, else the CPU.
-
-    Raises:
-        ValueError: torch has no such device.
-    """
+    """The device of a name, or a ValueError; of None the GPU if CUDA has one, else the CPU."""
     if device is None:
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
     try:

@@ -3,41 +3,31 @@
 import warnings
 from collections.abc import Callable, Sequence
 from copy import deepcopy
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from types import ModuleType
+from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
 from sklearn.metrics import accuracy_score, r2_score
-from sklearn.utils import (
-    ClassifierTags,
-    RegressorTags,
-    Tags,
-    check_array,
-    check_consistent_length,
-    check_random_state,
-    gen_batches,
-)
+from sklearn.utils import ClassifierTags, RegressorTags, Tags, gen_batches
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted, validate_data
 from torch import Tensor, nn
 
-from ksubset._support.extras import require
 from ksubset.estimators import Estimator
 from ksubset.selection._sklearn import check_feature_names_in, check_sample_weight
-from ksubset.selection.arguments import check_integer, listed_callbacks, notify
+from ksubset.selection.arguments import check_integer, check_target, listed_callbacks, notify, seed_of
 from ksubset.selection.co_inclusion import CoInclusion, joint_probabilities, likeliest
 from ksubset.selection.groups import FeatureGroups, SubsetSpace, SupportMixin, is_constant, take_rows
 from ksubset.selection.neural.batches import Scaling
 from ksubset.selection.neural.networks import check_outputs, device_of, new_network
 from ksubset.selection.neural.targets import Data, Target, target_of, task_of
 from ksubset.selection.neural.training import Recipe, Training, clipped
-from ksubset.training import Checkpoint, load, save, seeded
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
+from ksubset.training import load, save, seeded
 
 __all__ = ["NeuralSubsetSelector"]
 
@@ -141,25 +131,13 @@ class NeuralSubsetSelector(SupportMixin, BaseEstimator):  # type: ignore[misc]
         warm_start: bool = False,
         checkpoint: str | Path | None = None,
     ) -> None:
-        self.n_features_to_select = n_features_to_select
-        self.task = task
-        self.module = module
-        self.hidden_layer_sizes = hidden_layer_sizes
-        self.gradient_estimator = gradient_estimator
-        self.num_samples = num_samples
-        self.steps = steps
-        self.batch_size = batch_size
-        self.learning_rate = learning_rate
-        self.logits_learning_rate = logits_learning_rate
-        self.feature_groups = feature_groups
-        self.always_include = always_include
-        self.exclude = exclude
-        self.device = device
-        self.random_state = random_state
-        self.verbose = verbose
-        self.callbacks = callbacks
-        self.warm_start = warm_start
-        self.checkpoint = checkpoint
+        self.n_features_to_select, self.task = n_features_to_select, task
+        self.module, self.hidden_layer_sizes = module, hidden_layer_sizes
+        self.gradient_estimator, self.num_samples, self.steps = gradient_estimator, num_samples, steps
+        self.batch_size, self.learning_rate, self.logits_learning_rate = batch_size, learning_rate, logits_learning_rate
+        self.feature_groups, self.always_include, self.exclude = feature_groups, always_include, exclude
+        self.device, self.random_state, self.verbose, self.callbacks = device, random_state, verbose, callbacks
+        self.warm_start, self.checkpoint = warm_start, checkpoint
 
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> "NeuralSubsetSelector":
         """Find the columns, and train the network.
@@ -171,9 +149,11 @@ class NeuralSubsetSelector(SupportMixin, BaseEstimator):  # type: ignore[misc]
         """
         callbacks, device = listed_callbacks(self.callbacks), device_of(self.device)
         saved = None if self.checkpoint is None else load(self.checkpoint)
+        given = self.random_state is not None
+        seed = seed_of(self.random_state) if saved is None or given else int(saved.state["seed"])
         recipe = Recipe(
             self.steps, self.batch_size, self.learning_rate, self.logits_learning_rate, self.gradient_estimator,
-            self.num_samples, self._seed(saved),
+            self.num_samples, seed,
         )  # fmt: skip
         data, target, weights = self._check_data(X, y, sample_weight)
         space = self._space(data)
@@ -228,31 +208,9 @@ class NeuralSubsetSelector(SupportMixin, BaseEstimator):  # type: ignore[misc]
         joint = joint_probabilities(self._logits.double(), self._size, self._group_index, columns)
         return CoInclusion(columns, check_feature_names_in(self)[columns], joint, None)
 
-    def plot(self, *, max_columns: int = 20) -> "Figure":
-        """Draw what was found: the loss over the steps, inclusion probabilities, and `co_inclusion`.
-
-        Losses before and after the columns were chosen differ in kind: at first the network sees more columns than k,
-        then various subsets, and at last, from the dashed line on, those alone that are kept. These are orange. The
-        figure is none of pyplot's: a notebook shows it where it is the value of a cell, `figure.savefig` writes it to a
-        file, and nothing has to be closed.
-
-        Arguments:
-            max_columns: Columns in a panel at most, the likeliest.
-
-        Returns:
-            A `matplotlib.figure.Figure`.
-
-        Raises:
-            ImportError: matplotlib is missing.
-            TypeError, ValueError: `max_columns` is no integer, or less than 1.
-            sklearn.exceptions.NotFittedError: There has been no fit.
-        """
-        together = self.co_inclusion(max_columns=max_columns)
-        figure: Figure = require("ksubset.selection.plotting", "selection").draw_training(
-            self.history_, self._selecting, self.support_, self.inclusion_probabilities_,
-            check_feature_names_in(self), together, max_columns,
-        )  # fmt: skip
-        return figure
+    def _first_panel(self, plotting: ModuleType) -> Callable[[Any], None] | None:
+        # A training that is interrupted may have told of no loss yet.
+        return partial(plotting.losses, self.history_, self._selecting) if len(self.history_["step"]) else None
 
     def _check_features(self, data: Any, *, reset: bool) -> Any:
         return validate_data(self, data, reset=reset, dtype=[np.float64, np.float32], accept_sparse="csr")
@@ -265,8 +223,7 @@ class NeuralSubsetSelector(SupportMixin, BaseEstimator):  # type: ignore[misc]
         if self.task == "reconstruction":
             target = None
         if target is not None:
-            target = check_array(target, ensure_2d=False, dtype=None, input_name="y")
-            check_consistent_length(data, target)
+            target = check_target(target, data)
         weights = check_sample_weight(weights, data, dtype=np.float64)
         counting = weights > 0
         if (weights < 0).any() or not counting.any():
@@ -300,11 +257,6 @@ class NeuralSubsetSelector(SupportMixin, BaseEstimator):  # type: ignore[misc]
             logits, argument = torch.zeros(len(space.free)), "module"
         check_outputs(network, space.num_columns, target.num_outputs, argument)
         return network, logits
-
-    def _seed(self, saved: Checkpoint | None) -> int:
-        if self.random_state is not None:
-            return int(check_random_state(self.random_state).randint(2**31 - 1))
-        return int(np.random.default_rng().integers(2**31 - 1) if saved is None else saved.state["seed"])
 
     def _run(self, training: Training, callbacks: list[Callable[[Any], Any]], identity: dict[str, str]) -> None:
         """Train until a callback or an interrupt ends it."""

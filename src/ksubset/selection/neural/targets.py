@@ -168,11 +168,7 @@ class Classes(Discrete):
 
 
 def task_of(task: Any, target: Any) -> str:
-    """The task, inferred from the target if it is None.
-
-    Raises:
-        ValueError: The task is unknown.
-    """
+    """The task, inferred from the target if it is None; a ValueError if it is unknown."""
     if task is not None and task not in _TASKS:
         raise ValueError(f"task: expected None or one of {', '.join(_TASKS)}, got {task!r}")
     if task is not None:
@@ -183,11 +179,7 @@ def task_of(task: Any, target: Any) -> str:
 
 
 def target_of(task: str, target: NDArray[Any], weights: NDArray[np.float64]) -> Target:
-    """The target `(N)` or `(N, m)` of a classification or regression.
-
-    Raises:
-        ValueError: It is none.
-    """
+    """The target `(N)` or `(N, m)` of a classification or regression; a ValueError if it is none."""
     if task == "regression":
         try:
             return Numbers(target.astype(np.float64), weights)

@@ -17,7 +17,7 @@ from ksubset.nn import FeatureGate
 from ksubset.schedules import ExponentialSchedule
 from ksubset.selection.arguments import check_integer, check_positive
 from ksubset.selection.groups import SubsetSpace
-from ksubset.selection.neural.batches import Batches, Scaling, rows_of
+from ksubset.selection.neural.batches import Batches, DenseRows, Scaling, SparseRows
 from ksubset.selection.neural.targets import Target
 from ksubset.training import Batch, JointTraining, Plan
 
@@ -56,15 +56,7 @@ class TrainingProgress:
 
 @dataclass
 class Recipe:
-    """How to train, as the selector was told.
-
-    Arguments:
-        steps: Steps of the optimizer.
-        batch_size: Rows in a step.
-        learning_rate, logits_learning_rate: Of the network and of the logits, at first.
-        gradient_estimator: Of the gradient for the logits; None is `LeaveOneOut()`.
-        num_samples: Subsets of each row in a step.
-        seed: Of the batches.
+    """How to train, in the selector's arguments of these names, and the seed of the batches.
 
     Raises:
         TypeError, ValueError: An argument is of a wrong kind, or out of range; the message names it.
@@ -130,7 +122,7 @@ class Training:
         device: torch.device,
     ) -> None:
         self.recipe, self.space, self.target, self.device = recipe, space, target, device
-        self._rows = rows_of(data, scaling, device)
+        self._rows = (SparseRows if hasattr(data, "tocsr") else DenseRows)(data, scaling, device)
         self._truth = None if target.encoded is None else target.encoded.to(device)
         self._batches = Batches(data, target.encoded, scaling.scale, weights, recipe.batch_size)
         free, size = len(space.free), space.size
@@ -141,18 +133,12 @@ class Training:
         # Masks regularise enough, and decaying weights would not learn what columns say only together.
         decay = min(_WEIGHT_DECAY / self._batches.num_distinct, _MOST_DECAY / recipe.learning_rate)
         plan = Plan(
-            recipe.steps,
-            selector={"lr": recipe.logits_learning_rate, "weight_decay": 0.0},
-            network={"lr": recipe.learning_rate, "weight_decay": 0.0},
-            tuning={"weight_decay": decay},
-            num_samples=recipe.num_samples,
-            selecting=self.selecting,
+            recipe.steps, selector={"lr": recipe.logits_learning_rate, "weight_decay": 0.0},
+            network={"lr": recipe.learning_rate, "weight_decay": 0.0}, tuning={"weight_decay": decay},
+            num_samples=recipe.num_samples, selecting=self.selecting, annealing=self.selecting or None,
             size=ExponentialSchedule(largest, size, _UNTIL) if self.selecting else None,
-            annealing=self.selecting or None,
-            cosine=True,
-            optimizer=torch.optim.AdamW,
-            seed=recipe.seed,
-        )
+            cosine=True, optimizer=torch.optim.AdamW, seed=recipe.seed,
+        )  # fmt: skip
         # A gate has at least one item, but there may be none to choose from.
         self._gate = FeatureGate(max(free, 1), size, validate_args=False)
         with torch.no_grad():
@@ -224,10 +210,6 @@ class Training:
         return {"joint": self.joint.state_dict(), "history": self.history}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Go on where `state_dict` was taken.
-
-        Raises:
-            LookupError, RuntimeError: The state is that of another training.
-        """
+        """Go on where `state_dict` was taken; a LookupError or RuntimeError if it was another training."""
         self.joint.load_state_dict(state["joint"])
         self.history = state["history"]

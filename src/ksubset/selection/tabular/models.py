@@ -4,15 +4,8 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+from sklearn import ensemble
 from sklearn.compose import make_column_selector, make_column_transformer
-from sklearn.ensemble import (
-    ExtraTreesClassifier,
-    ExtraTreesRegressor,
-    HistGradientBoostingClassifier,
-    HistGradientBoostingRegressor,
-    RandomForestClassifier,
-    RandomForestRegressor,
-)
 from sklearn.impute import SimpleImputer
 from sklearn.linear_model import LogisticRegression, Ridge
 from sklearn.neighbors import KNeighborsClassifier, KNeighborsRegressor
@@ -46,13 +39,13 @@ def make_model(model: str, *, classify: bool, seed: int = 0) -> Any:
         columns = make_column_transformer(
             (encoder, texts), (zeros, _void), remainder="passthrough", verbose_feature_names_out=False
         )
-        kind = HistGradientBoostingClassifier if classify else HistGradientBoostingRegressor
+        kind = ensemble.HistGradientBoostingClassifier if classify else ensemble.HistGradientBoostingRegressor
         boosting = kind(categorical_features="from_dtype", random_state=seed)
         return make_pipeline(columns.set_output(transform="pandas"), boosting)
     if model in ("random-forest", "extra-trees"):
         forests = {
-            "random-forest": (RandomForestClassifier, RandomForestRegressor),
-            "extra-trees": (ExtraTreesClassifier, ExtraTreesRegressor),
+            "random-forest": (ensemble.RandomForestClassifier, ensemble.RandomForestRegressor),
+            "extra-trees": (ensemble.ExtraTreesClassifier, ensemble.ExtraTreesRegressor),
         }
         forest = forests[model][not classify](random_state=seed)
         return make_pipeline(make_column_transformer((one_hot, texts), remainder="passthrough"), forest)

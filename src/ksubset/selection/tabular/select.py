@@ -93,17 +93,10 @@ def select(
         raise ValueError("jobs: expected 1 or more, or -1 for as many as there are cores, got 0")
     search, test = _split(table, cv, test_share, seed)
     selector = KSubsetSelector(
-        estimator,
-        n_features_to_select=k if isinstance(k, str) else list(k),
-        scoring=scoring,
-        cv=cv,
-        max_evaluations=max_evaluations,
-        n_jobs=jobs,
-        random_state=seed,
-        callbacks=callback,
-        always_include=always,
+        estimator, n_features_to_select=k if isinstance(k, str) else list(k), scoring=scoring, cv=cv,
+        max_evaluations=max_evaluations, n_jobs=jobs, random_state=seed, callbacks=callback, always_include=always,
         checkpoint=checkpoint,
-    )
+    )  # fmt: skip
     scorer = check_scoring(estimator, scoring=scoring)
 
     def score(columns: NDArray[Any]) -> float:

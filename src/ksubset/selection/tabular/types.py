@@ -89,11 +89,7 @@ def tabulate(data: pd.DataFrame, target: str, task: str | None = None, exclude: 
 
 
 def check_names(names: Sequence[str], known: Collection[str], argument: str) -> None:
-    """Check that names are those of columns.
-
-    Raises:
-        ValueError: One is not; the message has the argument that it came from.
-    """
+    """Check that names, given as some argument, are those of columns; else a ValueError."""
     for name in names:
         if name not in known:
             listed = ", ".join(map(repr, list(known)[:10])) + (", ..." if len(known) > 10 else "")

@@ -102,11 +102,7 @@ class ScoreCache:
             self.known |= earlier.known
 
     def save(self) -> None:
-        """Write what is new.
-
-        Raises:
-            OSError: The file cannot be written; what was there stays.
-        """
+        """Write what is new; on an OSError what was there stays."""
         if self._path is None:
             return
         # Whatever ends this early, the next time nothing is appended to a torn line.

@@ -95,30 +95,21 @@ class DelegatingMixin(SupportMixin):
         tags.estimator_type = own.estimator_type
         tags.classifier_tags, tags.regressor_tags = deepcopy(own.classifier_tags), deepcopy(own.regressor_tags)
         # Few columns may predict little, however good the model.
-        if tags.classifier_tags is not None:
-            tags.classifier_tags.poor_score = True
-        if tags.regressor_tags is not None:
-            tags.regressor_tags.poor_score = True
+        for kind in filter(None, (tags.classifier_tags, tags.regressor_tags)):
+            kind.poor_score = True
         tags.target_tags = deepcopy(own.target_tags)
         tags.input_tags.sparse, tags.input_tags.allow_nan = own.input_tags.sparse, own.input_tags.allow_nan
         return tags
 
     def get_metadata_routing(self) -> MetadataRouter:
         """Where metadata goes: to `fit`, `predict` and `score` of the model, to the scorer and to the splitter."""
-        router = MetadataRouter(owner=self)
-        mapping = MethodMapping()
+        own = MethodMapping()
         for method in ("fit", "predict", "score"):
-            mapping.add(caller=method, callee=method)
-        router.add(estimator=self.estimator, method_mapping=mapping)
-        router.add(
-            splitter=check_cv(self.cv, classifier=classifies(self.estimator)),
-            method_mapping=MethodMapping().add(caller="fit", callee="split"),
-        )
-        router.add(
-            scorer=check_scoring(self.estimator, scoring=self.scoring),
-            method_mapping=MethodMapping().add(caller="fit", callee="score"),
-        )
-        return router
+            own.add(caller=method, callee=method)
+        splits, scores = (MethodMapping().add(caller="fit", callee=method) for method in ("split", "score"))
+        router = MetadataRouter(owner=self).add(estimator=self.estimator, method_mapping=own)
+        router.add(splitter=check_cv(self.cv, classifier=classifies(self.estimator)), method_mapping=splits)
+        return router.add(scorer=check_scoring(self.estimator, scoring=self.scoring), method_mapping=scores)
 
     def _check_features(self, data: Any, *, reset: bool) -> Any:
         if is_dataframe(data):

@@ -18,6 +18,8 @@ from ksubset.selection.wrapper.cache import ScoreCache
 __all__ = ["CrossValidation", "fresh_splitters"]
 
 Fold = tuple[NDArray[np.intp], NDArray[np.intp]]
+# Rows, their targets if there are any, and their metadata.
+Part = tuple[NDArray[np.intp], tuple[Any, ...], Mapping[str, Any]]
 
 
 class CrossValidation:
@@ -71,17 +73,8 @@ class CrossValidation:
         new = [place for place, key in enumerate(keys) if key not in known]
         train, test = self._folds[fold]
         # Once for all subsets; and columns are taken here, so that workers are sent k of them, and not all.
-        targets = () if self._target is None else (self._target[train],)
-        truths = () if self._target is None else (self._target[test],)
-        fit_params = check_method_params(self._data, params=self._fit_params, indices=train)
-        score_params = check_method_params(self._data, params=self._score_params, indices=test)
-        calls = (
-            (
-                self._model, self._scorer, take_columns(self._data, columns[place]),
-                train, targets, fit_params, test, truths, score_params,
-            )
-            for place in new
-        )  # fmt: skip
+        parts = (self._part(train, self._fit_params), self._part(test, self._score_params))
+        calls = ((self._model, self._scorer, take_columns(self._data, columns[place]), *parts) for place in new)
         if self._alone:
             # Without the dispatcher, whose time is a tenth of that of a small model's fit.
             scores = [_fit_and_score(*call) for call in calls]
@@ -90,21 +83,16 @@ class CrossValidation:
         known.update(zip((keys[place] for place in new), scores, strict=True))
         return np.array([known[key] for key in keys], dtype=np.float64)
 
+    def _part(self, rows: NDArray[np.intp], params: Mapping[str, Any]) -> Part:
+        target = () if self._target is None else (self._target[rows],)
+        return rows, target, check_method_params(self._data, params=params, indices=rows)
 
-def _fit_and_score(
-    estimator: Any,
-    scorer: Any,
-    data: Any,
-    train: NDArray[np.intp],
-    targets: tuple[Any, ...],
-    fit_params: Mapping[str, Any],
-    test: NDArray[np.intp],
-    truths: tuple[Any, ...],
-    score_params: Mapping[str, Any],
-) -> float:
+
+def _fit_and_score(estimator: Any, scorer: Any, data: Any, train: Part, test: Part) -> float:
     model = copy.deepcopy(estimator)
-    model.fit(take_rows(data, train), *targets, **fit_params)
-    return float(scorer(model, take_rows(data, test), *truths, **score_params))
+    (rows, target, params), (test_rows, truth, test_params) = train, test
+    model.fit(take_rows(data, rows), *target, **params)
+    return float(scorer(model, take_rows(data, test_rows), *truth, **test_params))
 
 
 def fresh_splitters(cv: Any, splitter: Any, seed: int, count: int) -> list[Any]:

@@ -71,11 +71,7 @@ def progress_of(search: Search, space: SubsetSpace) -> Progress:
 
 
 def result_of(search: Search, space: SubsetSpace) -> Result:
-    """What a search has found, however it ended.
-
-    Raises:
-        ValueError: No subset has a finite score.
-    """
+    """What a search has found, however it ended; a ValueError if no score is finite."""
     best, table = search.best, search.table
     scores = np.array(search.fresh.get(best, table.scores[best]))
     scores = scores[~np.isnan(scores)]

@@ -81,9 +81,8 @@ class Search:
         self._reserve = min(budget // 10, in_full)
         self.evaluations = 0
         self.table = ScoreTable(size, num_folds)
-        self.proposal = Proposal(
-            self.table, torch.from_numpy(np.zeros(num_items) if prior is None else prior), generator
-        )
+        start = torch.from_numpy(np.zeros(num_items) if prior is None else prior)
+        self.proposal = Proposal(self.table, start, generator)
         self.fresh: dict[int, list[float]] = {}
         """Scores of the finalists, by their row, on fresh folds."""
         self.modes: list[int] = []

@@ -4,39 +4,27 @@ import warnings
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from types import ModuleType
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, MetaEstimatorMixin, clone
 from sklearn.metrics import check_scoring
 from sklearn.model_selection import check_cv
-from sklearn.utils import check_array, check_consistent_length, check_random_state
 from sklearn.utils.metadata_routing import process_routing
 from sklearn.utils.validation import check_is_fitted
 
-from ksubset._support.extras import require
 from ksubset.selection._sklearn import check_feature_names_in, raise_for_params, routing_enabled
-from ksubset.selection.arguments import check_integer, listed_callbacks, notify
+from ksubset.selection.arguments import check_integer, check_target, listed_callbacks, notify, seed_of
 from ksubset.selection.co_inclusion import CoInclusion, as_good_as_the_best, co_inclusion
 from ksubset.selection.groups import FeatureGroups, is_constant
+from ksubset.selection.wrapper import results
 from ksubset.selection.wrapper.cache import ScoreCache, identity
 from ksubset.selection.wrapper.delegation import DelegatingMixin, classifies, tags_of
 from ksubset.selection.wrapper.evaluation import CrossValidation, fresh_splitters
-from ksubset.selection.wrapper.results import (
-    Progress,
-    Result,
-    cv_results,
-    path,
-    progress_of,
-    result_of,
-    within_one_standard_error,
-)
 from ksubset.selection.wrapper.search import ROUNDS, Search
 from ksubset.selection.wrapper.univariate import univariate_scores
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 __all__ = ["KSubsetSelector"]
 
@@ -130,20 +118,10 @@ class KSubsetSelector(DelegatingMixin, MetaEstimatorMixin, BaseEstimator):  # ty
         checkpoint: str | Path | None = None,
         warm_start: bool = False,
     ) -> None:
-        self.estimator = estimator
-        self.n_features_to_select = n_features_to_select
-        self.scoring = scoring
-        self.cv = cv
-        self.max_evaluations = max_evaluations
-        self.n_jobs = n_jobs
-        self.random_state = random_state
-        self.verbose = verbose
-        self.callbacks = callbacks
-        self.feature_groups = feature_groups
-        self.always_include = always_include
-        self.exclude = exclude
-        self.checkpoint = checkpoint
-        self.warm_start = warm_start
+        self.estimator, self.n_features_to_select, self.scoring, self.cv = estimator, n_features_to_select, scoring, cv
+        self.max_evaluations, self.n_jobs, self.random_state = max_evaluations, n_jobs, random_state
+        self.verbose, self.callbacks, self.checkpoint, self.warm_start = verbose, callbacks, checkpoint, warm_start
+        self.feature_groups, self.always_include, self.exclude = feature_groups, always_include, exclude
 
     def fit(self, X: Any, y: Any = None, **params: Any) -> "KSubsetSelector":
         """Find the columns, and fit the model to them.
@@ -177,13 +155,12 @@ class KSubsetSelector(DelegatingMixin, MetaEstimatorMixin, BaseEstimator):  # ty
         )
         prior = univariate_scores(data, target, classify=classifies(self.estimator))
         with evaluate.workers:
-            results = self._search(evaluate, groups, sizes, prior, seed, cache, callbacks)
-        kept = within_one_standard_error(results)
-        self.support_, self.best_score_ = kept.support, kept.score
-        self.inclusion_probabilities_ = kept.inclusion
+            found = self._search(evaluate, groups, sizes, prior, seed, cache, callbacks)
+        kept = results.within_one_standard_error(found)
+        self.support_, self.best_score_, self.inclusion_probabilities_ = kept.support, kept.score, kept.inclusion
         self.n_features_ = int(kept.support.sum())
-        self.n_fits_ = sum(result.n_fits for result in results)
-        self.path_, self.cv_results_ = path(results), cv_results(results)
+        self.n_fits_ = sum(result.n_fits for result in found)
+        self.path_, self.cv_results_ = results.path(found), results.cv_results(found)
         targets = () if target is None else (target,)
         self.estimator_ = clone(self.estimator)
         self.estimator_.fit(self._selected(data), *targets, **fit_params)
@@ -215,30 +192,8 @@ class KSubsetSelector(DelegatingMixin, MetaEstimatorMixin, BaseEstimator):  # ty
         best = as_good_as_the_best(self.cv_results_, size, self.support_)
         return co_inclusion(best, check_feature_names_in(self), max_columns)
 
-    def plot(self, *, max_columns: int = 20) -> "Figure":
-        """Draw what was found: the score of each size, inclusion probabilities, and `co_inclusion`.
-
-        The first panel has error bars of one standard error, and is left out if there is one size. What is kept is
-        orange in all panels. The figure is none of pyplot's: a notebook shows it where it is the value of a cell,
-        `figure.savefig` writes it to a file, and nothing has to be closed.
-
-        Arguments:
-            max_columns: Columns in a panel at most: the likeliest, and those in most of the subsets that are as good as
-                the best.
-
-        Returns:
-            A `matplotlib.figure.Figure`.
-
-        Raises:
-            ImportError: matplotlib is missing.
-            TypeError, ValueError: `max_columns` is no integer, or less than 1.
-            sklearn.exceptions.NotFittedError: There has been no fit.
-        """
-        together = self.co_inclusion(max_columns=max_columns)
-        figure: Figure = require("ksubset.selection.plotting", "selection").draw_search(
-            self.path_, self._kept, check_feature_names_in(self), together, max_columns
-        )
-        return figure
+    def _first_panel(self, plotting: ModuleType) -> Callable[[Any], None] | None:
+        return partial(plotting.scores, self.path_, self._kept) if len(self.path_["support"]) > 1 else None
 
     @property
     def _kept(self) -> int:
@@ -250,13 +205,10 @@ class KSubsetSelector(DelegatingMixin, MetaEstimatorMixin, BaseEstimator):  # ty
         if target is None:
             tags = tags_of(self.estimator)
             if tags is not None and tags.target_tags.required:
-                raise ValueError(
-                    f"y: {type(self.estimator).__name__} requires y to be passed, but the target y is None"
-                )
+                name = type(self.estimator).__name__
+                raise ValueError(f"y: {name} requires y to be passed, but the target y is None")
             return data, None
-        target = check_array(target, ensure_2d=False, dtype=None, input_name="y")
-        check_consistent_length(data, target)
-        return data, target
+        return data, check_target(target, data)
 
     def _groups(self, data: Any) -> tuple[FeatureGroups, list[int]]:
         names = getattr(self, "feature_names_in_", None)
@@ -275,8 +227,8 @@ class KSubsetSelector(DelegatingMixin, MetaEstimatorMixin, BaseEstimator):  # ty
     def _score_cache(
         self, data: Any, target: Any, splitter: Any, folds: Any, metadata: dict[str, Any]
     ) -> tuple[ScoreCache | None, int]:
-        given = None if self.random_state is None else int(check_random_state(self.random_state).randint(2**31 - 1))
-        drawn = int(np.random.default_rng().integers(2**31 - 1)) if given is None else given
+        drawn = seed_of(self.random_state)
+        given = None if self.random_state is None else drawn
         earlier: ScoreCache | None = getattr(self, "_cache", None)
         if not self.warm_start:
             self._cache = earlier = None
@@ -307,10 +259,10 @@ class KSubsetSelector(DelegatingMixin, MetaEstimatorMixin, BaseEstimator):  # ty
         prior: NDArray[np.float64],
         seed: int,
         cache: ScoreCache | None,
-        callbacks: list[Callable[[Progress], Any]],
-    ) -> list[Result]:
+        callbacks: list[Callable[[results.Progress], Any]],
+    ) -> list[results.Result]:
         """Search sizes one by one, until a callback or an interrupt ends it."""
-        results: list[Result] = []
+        found: list[results.Result] = []
         for size in sizes:
             space = groups.space(size)
             budget = self._budget(len(space.free), space.size, evaluate.num_folds)
@@ -323,7 +275,7 @@ class KSubsetSelector(DelegatingMixin, MetaEstimatorMixin, BaseEstimator):  # ty
                 for _ in search.run():
                     if cache is not None:
                         cache.save()
-                    progress = progress_of(search, space)
+                    progress = results.progress_of(search, space)
                     if self.verbose > 0:
                         print(
                             f"[KSubsetSelector] k = {size}: {progress.n_fits} of at most {search.budget} fits, "
@@ -332,18 +284,18 @@ class KSubsetSelector(DelegatingMixin, MetaEstimatorMixin, BaseEstimator):  # ty
                     if ended := notify(callbacks, progress):
                         break
             except KeyboardInterrupt:
-                if not results and not len(search.table):
+                if not found and not len(search.table):
                     raise
                 if cache is not None:
                     cache.save()
                 ended = True
                 warnings.warn("interrupted: the selector keeps the best columns found so far", stacklevel=3)
             # Scores that were not confirmed promise too much to stand beside others.
-            if not ended or not results:
-                results.append(result_of(search, space))
+            if not ended or not found:
+                found.append(results.result_of(search, space))
             if ended:
                 break
-        return results
+        return found
 
     def _budget(self, num_free: int, size: int, num_folds: int) -> int:
         if self.max_evaluations is None:
