@@ -41,5 +41,5 @@ def test_bad_arguments(arguments: tuple[float, ...], error: type[Exception], mes
 
 @pytest.mark.parametrize("progress", [-0.1, 1.1, math.nan])
 def test_progress_is_a_share(progress: float) -> None:
-    with pytest.raises(ValueError, match="progress must be a share of the training"):
+    with pytest.raises(ValueError, match="progress must be a fraction of the training"):
         LinearSchedule(1, 0)(progress)

@@ -10,12 +10,12 @@ __all__ = ["ExponentialSchedule", "LinearSchedule", "Schedule"]
 
 @dataclass(frozen=True)
 class Schedule(abc.ABC):
-    """A value for every share of the training in [0, 1]: from `start` to `end`, which it keeps from `until` on.
+    """A value for every fraction of the training in [0, 1]: from `start` to `end`, which it keeps from `until` on.
 
     Arguments:
         start: Value at the start.
-        end: Value at the share `until` and after it.
-        until: Share of the training in (0, 1] after which the value stays.
+        end: Value at the fraction `until` and after it.
+        until: Fraction of the training in (0, 1] after which the value stays.
 
     Raises:
         TypeError: An argument is no number.
@@ -45,13 +45,13 @@ class Schedule(abc.ABC):
             raise ValueError(f"until must be in (0, 1], got {self.until}")
 
     def __call__(self, progress: float) -> float:
-        """The value after a share of the training.
+        """The value after a fraction of the training.
 
         Raises:
             ValueError: The share is outside of [0, 1].
         """
         if not 0 <= progress <= 1:
-            raise ValueError(f"progress must be a share of the training in [0, 1], got {progress}")
+            raise ValueError(f"progress must be a fraction of the training in [0, 1], got {progress}")
         return self._between(min(progress / self.until, 1.0))
 
     def rounded(self, progress: float) -> int:
@@ -60,7 +60,7 @@ class Schedule(abc.ABC):
 
     @abc.abstractmethod
     def _between(self, share: float) -> float:
-        """The value after a share of the way."""
+        """The value after a fraction of the way."""
 
 
 @dataclass(frozen=True)

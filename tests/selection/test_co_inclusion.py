@@ -293,7 +293,7 @@ def check_shares(panel: Axes, expected: CoInclusion) -> None:
         assert (panel.get_title(), scale) == ("learned distribution", "probability of both columns")
     else:
         assert panel.get_title() == f"{number} subset{'s' if number > 1 else ''} as good as the best"
-        assert scale == "share of them with both columns"
+        assert scale == "fraction of them with both columns"
 
 
 def test_the_figure_of_one_size(fitted: KSubsetSelector) -> None:

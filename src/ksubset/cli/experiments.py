@@ -41,8 +41,8 @@ def _options_of_config(command: Command) -> Command:
 
     @wraps(command)
     def wrapper(**values: Any) -> None:
-        knobs = {field.name: values.pop(field.name) for field in dataclasses.fields(RunConfig)}
-        command(grid={name: given for name, given in knobs.items() if given}, **values)
+        settings = {field.name: values.pop(field.name) for field in dataclasses.fields(RunConfig)}
+        command(grid={name: given for name, given in settings.items() if given}, **values)
 
     rest = [parameter for name, parameter in signature.parameters.items() if name != "grid"]
     rest = [parameter.replace(kind=keyword_only) for parameter in rest]
@@ -50,7 +50,9 @@ def _options_of_config(command: Command) -> Command:
     return typing.cast(Command, wrapper)
 
 
-_PROTOCOL = typer.Option(metavar="str", help="values of all knobs that are not given: paper or best (default: paper)")
+_PROTOCOL = typer.Option(
+    metavar="str", help="values of all settings that are not given: paper or best (default: paper)"
+)
 _OUT = typer.Option(metavar="folder", help="folder for the records, one JSON file a run")
 _CHECKPOINT_EVERY = typer.Option(min=1, metavar="int", help="epochs from one checkpoint to the next")
 _TENSORBOARD = typer.Option(metavar="folder", help="folder for TensorBoard's files, a sub-folder for each run")

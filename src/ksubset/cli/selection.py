@@ -58,7 +58,7 @@ def select(
         typer.Option(metavar="column", help="a column to keep in any case, which counts; may be repeated"),
     ] = None,
     test_share: Annotated[
-        float, typer.Option(metavar="float", help="share of the rows that is held out for the scores at the end")
+        float, typer.Option(metavar="float", help="fraction of the rows that is held out for the scores at the end")
     ] = 0.2,
     checkpoint: Annotated[
         Path | None, typer.Option(metavar="file", help="file of all scores, from which the same command resumes")

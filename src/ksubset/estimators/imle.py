@@ -85,7 +85,8 @@ class IMLE(Estimator):
         logits = dist.logits.detach().expand(num_samples, *dist.batch_shape, *dist.event_shape)
         rows = dist.to_rows(logits.to(torch.promote_types(logits.dtype, torch.float32)))
         noises = [self._noise(w, k, generator) for w, k in rows]
-        sample = dist.from_rows([top_k(perturbed(w, noise, k), k) for (w, k), noise in zip(rows, noises, strict=True)])
+        chosen = [top_k(perturbed(w, noise, k), k) for (w, k), noise in zip(rows, noises, strict=True)]
+        sample = dist.from_rows(chosen).to(logits.dtype)
         if not (torch.is_grad_enabled() and dist.logits.requires_grad):
             return f(sample).mean(0)
         loss, gradient = differentiate(f, sample)

@@ -101,7 +101,7 @@ def load(config: RunConfig, folder: Path) -> Checkpoint | None:
             raise ValueError(f"{index['state']} has another checksum")
         if index["state"] != _tensors(len(index["history"])):
             raise ValueError(f"its history has {len(index['history'])} epochs, its tensors are {index['state']}")
-        # A knob that came with a later version has its default, as in the name of the run.
+        # A setting that came with a later version has its default, as in the name of the run.
         theirs = {field.name: field.default for field in dataclasses.fields(config)} | index["config"]
         if differing := differences(dataclasses.asdict(config), theirs):
             raise ValueError(f"it belongs to another configuration, which differs in {', '.join(differing)}")

@@ -1,4 +1,4 @@
-"""Every knob of a run, with the paper's values as defaults."""
+"""Every setting of a run, with the paper's values as defaults."""
 
 import dataclasses
 import hashlib
@@ -14,7 +14,7 @@ PRECISIONS = ("mixed", "float32")
 SCHEDULES = ("constant", "cosine")
 
 
-def _knob(default: Any, help: str) -> Any:
+def _setting(default: Any, help: str) -> Any:
     return field(default=default, metadata={"help": help})
 
 
@@ -29,30 +29,32 @@ class RunConfig:
         ValueError: a value is of the wrong kind or out of range; the message says which, and what was expected.
     """
 
-    task: str = _knob(
+    task: str = _setting(
         "classification", "classification or reconstruction: what the network does with the selected pixels"
     )
-    dataset: str = _knob("digits", "digits, mnist, fashion-mnist or kmnist")
-    method: str = _knob("sfess-v", "gs, stgs, sfess, sfess-v, simple, imle, ncpss or hybrid: gradient estimator")
-    k: int | None = _knob(None, "number of selected pixels; by default the data set's own (30, and 10 for digits)")
-    k_start: int | None = _knob(None, "size of the subsets in the first epoch, annealed to k; by default k itself")
-    k_until: float = _knob(0.5, "share of the epochs after which the annealed size has reached k, exponentially")
-    epochs: int = _knob(500, "passes over the training data")
-    samples: int = _knob(5, "subsets M drawn for a gradient")
-    subsets_per: str = _knob("batch", "draw the M subsets per 'batch' (the paper) or per 'example'")
-    seed: int = _knob(0, "seed of all randomness of the run")
-    batch_size: int = _knob(1024, "examples in a batch")
-    selector_lr: float = _knob(1e-2, "Adam's learning rate for the selector's logits")
-    selector_beta1: float = _knob(0.99, "Adam's first decay rate for the selector's logits (the second is 0.999)")
-    network_lr: float = _knob(1e-4, "Adam's learning rate for the network")
-    weight_decay: float = _knob(1e-4, "Adam's weight decay for the network (none for the selector)")
-    lr_schedule: str = _knob("constant", "learning rates over the epochs: 'constant' (the paper), or 'cosine', to 0")
-    tuning: float = _knob(0.0, "share of the epochs, at the end, that train the network alone on the likeliest pixels")
-    precision: str = _knob(
+    dataset: str = _setting("digits", "digits, mnist, fashion-mnist or kmnist")
+    method: str = _setting("sfess-v", "gs, stgs, sfess, sfess-v, simple, imle, ncpss or hybrid: gradient estimator")
+    k: int | None = _setting(None, "number of selected pixels; by default the data set's own (30, and 10 for digits)")
+    k_start: int | None = _setting(None, "size of the subsets in the first epoch, annealed to k; by default k itself")
+    k_until: float = _setting(0.5, "fraction of the epochs after which the annealed size has reached k, exponentially")
+    epochs: int = _setting(500, "passes over the training data")
+    samples: int = _setting(5, "subsets M drawn for a gradient")
+    subsets_per: str = _setting("batch", "draw the M subsets per 'batch' (the paper) or per 'example'")
+    seed: int = _setting(0, "seed of all randomness of the run")
+    batch_size: int = _setting(1024, "examples in a batch")
+    selector_lr: float = _setting(1e-2, "Adam's learning rate for the selector's logits")
+    selector_beta1: float = _setting(0.99, "Adam's first decay rate for the selector's logits (the second is 0.999)")
+    network_lr: float = _setting(1e-4, "Adam's learning rate for the network")
+    weight_decay: float = _setting(1e-4, "Adam's weight decay for the network (none for the selector)")
+    lr_schedule: str = _setting("constant", "learning rates over the epochs: 'constant' (the paper), or 'cosine', to 0")
+    tuning: float = _setting(
+        0.0, "fraction of the epochs, at the end, that train the network alone on the likeliest pixels"
+    )
+    precision: str = _setting(
         "mixed", "'mixed': bfloat16 in matrix products on hardware made for it (as the paper); or 'float32' throughout"
     )
-    temperature_start: float = _knob(1.0, "temperature of gs and stgs in the first epoch")
-    temperature_end: float = _knob(0.01, "temperature of gs and stgs in the last epoch, reached exponentially")
+    temperature_start: float = _setting(1.0, "temperature of gs and stgs in the first epoch")
+    temperature_end: float = _setting(0.01, "temperature of gs and stgs in the last epoch, reached exponentially")
 
     def __post_init__(self) -> None:
         for name in ("task", "dataset", "method"):
@@ -85,7 +87,7 @@ class RunConfig:
             raise ValueError(f"{name}: expected {expected}, got {getattr(self, name)!r}")
 
     def digest(self) -> str:
-        """Eight hexadecimal digits that change with any knob, and stay when a later version brings another one."""
+        """Eight hexadecimal digits that change with any setting, and stay when a later version brings another one."""
         defaults = {field.name: field.default for field in dataclasses.fields(self)}
         text = json.dumps({n: v for n, v in dataclasses.asdict(self).items() if v != defaults[n]}, sort_keys=True)
         return hashlib.sha256(text.encode()).hexdigest()[:8]

@@ -21,7 +21,7 @@ class Method:
 
     Arguments:
         label: the column's head in tables and figures.
-        prepare: gives, for a run, the estimator after a share in [0, 1] of its training.
+        prepare: gives, for a run, the estimator after a fraction in [0, 1] of its training.
     """
 
     label: str

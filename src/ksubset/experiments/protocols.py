@@ -17,7 +17,7 @@ _FREE = ("task", "dataset", "method", "k", "epochs", "seed")
 
 
 def find(protocol: str, task: str, dataset: str, method: str) -> dict[str, Any]:
-    """The knobs of a protocol for a task, data set and method, those apart that have the paper's values.
+    """The settings of a protocol for a task, data set and method, those apart that have the paper's values.
 
     What was chosen on images of 28 x 28 is taken to smaller ones as far as they have pixels.
 
@@ -40,7 +40,7 @@ def find(protocol: str, task: str, dataset: str, method: str) -> dict[str, Any]:
 
 
 def grid(protocols: Sequence[str], values: Mapping[str, Sequence[Any]]) -> list[RunConfig]:
-    """All combinations of values of some knobs under each of the protocols, which give the other knobs.
+    """All combinations of values of some settings under each of the protocols, which give the other settings.
 
     Raises:
         ValueError: as of :func:`find`, or a value is wrong.
@@ -48,19 +48,19 @@ def grid(protocols: Sequence[str], values: Mapping[str, Sequence[Any]]) -> list[
     configs = []
     for protocol, *chosen in itertools.product(protocols, *values.values()):
         given = dict(zip(values, chosen, strict=True))
-        cell = (given.get(knob, getattr(RunConfig, knob)) for knob in ("task", "dataset", "method"))
+        cell = (given.get(setting, getattr(RunConfig, setting)) for setting in ("task", "dataset", "method"))
         configs.append(RunConfig(**find(protocol, *cell) | given))
     return configs
 
 
 def name(config: RunConfig) -> str | None:
-    """The protocol that a configuration follows in every knob; None if it follows none."""
+    """The protocol that a configuration follows in every setting; None if it follows none."""
     for protocol in PROTOCOLS:
         try:
             settings = find(protocol, config.task, config.dataset, config.method)
         except ValueError:
             continue
-        free = {knob: getattr(config, knob) for knob in _FREE}
+        free = {setting: getattr(config, setting) for setting in _FREE}
         if config == dataclasses.replace(RunConfig(**settings), **free):
             return protocol
     return None

@@ -29,7 +29,7 @@ class Record:
     """What came out of a run.
 
     Arguments:
-        config: the run's knobs, ``k`` resolved.
+        config: the run's settings, ``k`` resolved.
         labels: the names of ``task``, ``dataset`` and ``method`` for tables and figures.
         status: ``"finished"`` or ``"interrupted"``.
         history: for each finished epoch ``epoch`` (from 1), ``loss``, ``train`` and ``validation`` (metrics by name),
@@ -120,12 +120,12 @@ def describe(config: RunConfig, varied: Collection[str] = ()) -> str:
     """The settings of a run in words, the same for all runs that compare.
 
     ``protocol paper: 500 epochs, M = 5 subsets per batch, k = 30``, and ``protocol best: 500 epochs, k = 30``, whose
-    other knobs are each method's own. A run of neither has no such prefix, and whatever differs from the paper's
+    other settings are each method's own. A run of neither has no such prefix, and whatever differs from the paper's
     values is appended.
 
     Arguments:
-        config: the run's knobs, ``k`` resolved.
-        varied: knobs to leave out, as a study varies them.
+        config: the run's settings, ``k`` resolved.
+        varied: settings to leave out, as a study varies them.
     """
     protocol, headline, differences = _words(config, varied)
     if protocol == "best":
@@ -135,7 +135,7 @@ def describe(config: RunConfig, varied: Collection[str] = ()) -> str:
 
 
 def slug(config: RunConfig, varied: Collection[str] = ()) -> str:
-    """What :func:`describe` says, as a part of a file name: ``paper-500-epochs-k-30``. Knobs in which a run of no
+    """What :func:`describe` says, as a part of a file name: ``paper-500-epochs-k-30``. Settings in which a run of no
     protocol differs from the paper are a digest of six digits.
     """
     protocol, headline, differences = _words(config, varied)

@@ -63,7 +63,7 @@ def run(
     the finished epochs and the record of what is there, and then goes on its way; a second one is not waited for.
 
     Arguments:
-        config: the run's knobs.
+        config: the run's settings.
         out: folder for the record; checkpoints lie in its sub-folder ``checkpoints`` until the run is finished.
         progress: called after each epoch with its entry of the history.
         checkpoint_every: epochs from one checkpoint to the next.

@@ -54,7 +54,7 @@ def sweep(
             default on one within this machine. A cluster should share the folder ``out``; without, a run whose node is
             lost starts anew on another one, and records come back to this machine only when they are finished.
         jobs: runs at a time. Several have a process and a thread of torch each. A cluster that is given has as many at
-            a time as there is room for: each takes a core, and such a share of a GPU that ``jobs`` find one.
+            a time as there is room for: each takes a core, and such a fraction of a GPU that ``jobs`` find one.
         checkpoint_every: epochs from one checkpoint to the next.
         tensorboard: folder for TensorBoard's files, with a sub-folder for each run.
         say: called with a line for the user when a run starts, ends, fails or needs no training.

@@ -33,8 +33,8 @@ def results(records: Iterable[Record]) -> str:
     sections += [_block(members, notes) for members in _by_protocol(finished).values()]
     caption = (
         "Table 1: test set, mean ± two standard deviations over the seeds; best mean bold, second underlined. "
-        "Protocol paper has every knob as printed, the epochs apart; protocol best has the settings of each task and "
-        f"method that were chosen on validation data. The paper's rows: {published.protocol()}."
+        "Protocol paper has every setting as printed, the epochs apart; protocol best has the settings of each task "
+        f"and method that were chosen on validation data. The paper's rows: {published.protocol()}."
     )
     footnotes = [f"[{number}] {note}" for number, note in enumerate(notes, 1)]
     return "\n\n".join([caption, *filter(None, sections), *footnotes, *left_out]) + "\n"

@@ -28,7 +28,7 @@ class CoInclusion:
     Arguments:
         columns: Indices of the columns that are in any of these subsets, the most frequent first, `(m)`, int64.
         names: Of these columns, `(m)`, strings.
-        shares: Share of the subsets that hold both of two columns, on the diagonal of those that hold the one,
+        shares: Fraction of the subsets that hold both of two columns, on the diagonal of those that hold the one,
             `(m, m)`, float64.
         num_subsets: How many subsets are as good as the best; None of a learned distribution, which has them all.
     """

@@ -122,7 +122,7 @@ def _shares(panel: Axes, together: CoInclusion, labels: Sequence[str], support: 
         title, scale = "learned distribution", "probability of both columns"
     else:
         title = f"{number:,} subset{'' if number == 1 else 's'} as good as the best"
-        scale = "share of them with both columns"
+        scale = "fraction of them with both columns"
     panel.set_title(title, fontsize="medium")
     panel.figure.colorbar(image, ax=panel, label=scale)
 

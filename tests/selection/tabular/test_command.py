@@ -158,7 +158,7 @@ def test_what_looks_like_an_id_is_named(data: Path) -> None:
         (["--scoring", "magic"], "scoring: expected a scorer of scikit-learn, such as 'roc_auc' or 'r2', got 'magic'"),
         (["--jobs", "0"], "jobs: expected 1 or more, or -1 for as many as there are cores, got 0"),
         (["--test-share", "0"], "test_share: expected a number above 0 and below 1, got 0.0"),
-        (["--test-share", "0.001"], "test_share: expected a share that holds out as many rows as there are classes"),
+        (["--test-share", "0.001"], "test_share: expected a fraction that holds out as many rows as there are classes"),
         (["--cv", "60"], "cv: expected at most as many folds as there are rows of each class to search with, got 60"),
         (["--target", "price", "--cv", "60"], "cv: expected two rows in each fold, got 60 folds of 80 rows"),
         (["--max-evaluations", "2"], "max_evaluations: expected 3 or more"),

@@ -19,7 +19,7 @@ class Failure:
     """A run that raised an exception.
 
     Arguments:
-        config: the run's knobs, ``k`` resolved.
+        config: the run's settings, ``k`` resolved.
         reason: kind and message of the exception, in one line.
     """
 

@@ -64,7 +64,7 @@ class Reconstruction(Task):
         super().__init__(side, num_classes)
         self._ssim = require("torchmetrics.functional.image").structural_similarity_index_measure
         # The usual window (sigma 1.5, 11 pixels wide) leaves nothing of an 8x8 image; sigma 0.5 means 5 pixels, the
-        # same share of the side.
+        # same fraction of the side.
         self._sigma = 1.5 if side > 11 else 0.5
 
     def network(self) -> ReconstructionNetwork:

@@ -23,7 +23,7 @@ from ksubset.training import Batch, JointTraining, Plan
 
 __all__ = ["Recipe", "Training", "TrainingProgress", "clipped"]
 
-# Share of the steps in which the columns are chosen; in the others the network is trained alone, on those chosen.
+# Fraction of the steps in which the columns are chosen; in the others the network is trained alone, on those chosen.
 _SELECTING = 0.6
 # The size of the subsets falls to k from at most so many units, and at most from half of them, over the first half of
 # the selection: large subsets show each column to the network often.

@@ -75,7 +75,7 @@ def select(
         jobs: Fits at a time, each on one thread.
         seed: Of the rows held out, the search, and the random columns.
         always_include: Columns that are kept in any case.
-        test_share: Share of the rows to hold out.
+        test_share: Fraction of the rows to hold out.
         checkpoint: File of the scores, from which the same search resumes.
         callback: Called with the progress after each batch.
 
@@ -124,7 +124,7 @@ def _split(table: Table, folds: int, share: float, seed: int) -> tuple[NDArray[n
     rows, held = np.arange(len(table.target)), round(share * len(table.target))
     if held < max(2, len(table.classes or ())) or held >= len(rows):
         what = "two rows" if table.classes is None else "as many rows as there are classes"
-        raise ValueError(f"test_share: expected a share that holds out {what}, got {share} of {len(rows)} rows")
+        raise ValueError(f"test_share: expected a fraction that holds out {what}, got {share} of {len(rows)} rows")
     if table.classes is None:
         search, test = train_test_split(rows, test_size=held, random_state=seed)
         if len(search) < 2 * folds:
