@@ -290,6 +290,18 @@ def test_the_number_of_samples_does_not_change_the_step() -> None:
         torch.testing.assert_close(grad, torch.tensor([0.5, -0.5, 0.0]))
 
 
+def test_a_mean_over_the_batch_scales_the_gradient_and_no_more(estimator: Estimator) -> None:
+    # What a constant such as the beta of I-MLE belongs to is the loss of one subset, not what becomes of it.
+    grads = []
+    for reduce in (torch.sum, torch.mean):
+        logits = LOGITS.repeat(8, 1).requires_grad_()
+        reduce(
+            expectation(curved, KSubset(K, logits), copy.deepcopy(estimator), 4, torch.Generator().manual_seed(0))
+        ).backward()
+        grads.append(logits.grad)
+    torch.testing.assert_close(grads[1] * 8, grads[0])
+
+
 def test_sums_of_k_noises_are_nearly_gumbel() -> None:
     # Mean and variance of a Gumbel variable, less the tails of the series that 100 terms leave out (below 0.01).
     total = sum_of_gamma(torch.zeros(500_000, 4, dtype=torch.float64), 4, terms=100).sum(-1)
