@@ -1,5 +1,6 @@
 """The distributions whose size varies, or is that of groups: against enumeration, and against one another."""
 
+import copy
 import itertools
 import math
 import re
@@ -330,6 +331,40 @@ def test_a_million_items_in_under_a_second(what: str, one_thread: None) -> None:
 def test_wrong_arguments(make: Callable[[], object], error: type[Exception], message: str) -> None:
     with pytest.raises(error, match=re.escape(message)):
         make()
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore:torch.searchsorted")  # torch's own
+@pytest.mark.parametrize("which", ["at most 2", "at least 5", "one of each", "at most 2 of each"])
+def test_transforms_copies_and_second_passes(which: str) -> None:
+    def make(w: Tensor) -> Any:
+        dist = CASES[which][0](w)
+        dist._validate_args = False
+        return dist
+
+    rows = torch.randn(3, N, dtype=torch.float64)
+    torch.testing.assert_close(torch.func.vmap(lambda w: make(w).mean)(rows), make(rows).mean)
+    hessian = torch.func.hessian(lambda w: make(w).log_normalizer)(rows[0])
+    torch.testing.assert_close(hessian, make(rows[0]).covariance_matrix, rtol=1e-9, atol=1e-13)
+    assert torch.autograd.gradgradcheck(lambda w: make(w).log_normalizer, rows.clone().requires_grad_())
+    z = torch.func.vmap(lambda w: make(w).sample((5,)), randomness="different")(rows)
+    assert make(rows[0]).support.check(z).all()
+    for name in ("LeaveOneOut", "UnorderedSet", "GumbelTopK", "IMLE", "NCPSS", "Hybrid(ReplayedSlope)"):
+        found = torch.func.vmap(
+            torch.func.grad(lambda w, name=name: expectation(curved, make(w), ESTIMATORS[name](), 2)),
+            randomness="different",
+        )(rows)
+        assert found.isfinite().all()
+        w = rows.clone().requires_grad_()
+        dist = make(w)
+        for _ in range(2):
+            expectation(curved, dist, ESTIMATORS[name](), 2).sum().backward()
+        empty = torch.zeros(0, N, requires_grad=True)
+        assert expectation(curved, make(empty), ESTIMATORS[name](), 2).shape == (0,)
+    dist = make(torch.nn.Parameter(rows[0]))
+    dist.mean, dist.variance, dist.sample()
+    for twin in (copy.deepcopy(dist), copy.deepcopy(dist.expand((4,)))):
+        twin.mean.sum().backward()
+        torch.testing.assert_close(twin.mean.expand(4, N), dist.mean.expand(4, N))
 
 
 def test_a_distribution_of_ones_own() -> None:
