@@ -102,8 +102,8 @@ class SubsetLayer(nn.Module):
 
     Raises:
         TypeError: `k` is no integer, or `estimator` no `Estimator`.
-        ValueError: `k` is below 0; or the estimator's gradient does not flow through the sample: `expectation` is the
-            door to those.
+        ValueError: `k` is below 0; or the estimator's gradient does not flow through the sample: those are for
+            `expectation`.
 
     Shapes:
         logits `(*B, n)` -> `(*B, n)`.

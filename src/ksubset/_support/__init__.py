@@ -1,1 +1,1 @@
-"""What every floor may use and none of them is about; knows no floor itself."""
+"""Files, extras, provenance, tables and colours: private, and without knowledge of the rest of the package."""
