@@ -115,10 +115,10 @@ def test_outside_of_the_support(case: tuple[Callable[[Tensor], Any], Tensor]) ->
         assert make(LOGITS[0]).support.check(value).item() is False
 
 
-@pytest.mark.parametrize("logits", LOGITS[:3])
+@pytest.mark.parametrize("logits", LOGITS[:2])
 def test_samples(case: tuple[Callable[[Tensor], Any], Tensor], logits: Tensor) -> None:
     make, z = case
-    dist, draws = make(logits), 200_000
+    dist, draws = make(logits), 80_000
     p = torch.softmax(z @ logits, 0)
     for sample in (dist.sample((draws,)), dist.expand((4, 2)).sample((draws // 8,)).reshape(draws, N)):
         code = (sample @ (2.0 ** torch.arange(N, dtype=torch.float64))).long()
@@ -147,7 +147,7 @@ def chi_square_p_value(counts: Tensor, p: Tensor) -> float:
 def test_distinct_samples(case: tuple[Callable[[Tensor], Any], Tensor]) -> None:
     make, z = case
     number = min(len(z), 5)
-    rows = 20_000
+    rows = 8_000
     dist = make(LOGITS[0]).expand((rows,))
     sets = dist.sample_distinct(number)
     assert sets.shape == (number, rows, N)
@@ -189,13 +189,14 @@ def curved(z: Tensor) -> Tensor:
 
 
 @pytest.mark.parametrize("name", ESTIMATORS)
-@pytest.mark.parametrize("which", ["at most 2", "2 to 4", "one of each", "at most 2 of each"])
+@pytest.mark.parametrize("which", ["2 to 4", "one of each", "at most 2 of each"])
 def test_every_estimator(which: str, name: str) -> None:
     make, allowed = CASES[which]
     z, w = support(allowed), LOGITS[0].clone().requires_grad_()
     (exact,) = torch.autograd.grad((torch.softmax(z @ w, 0) * curved(z)).sum(), w)
     estimator = ESTIMATORS[name]()
-    rows = LOGITS[0].repeat(100_000, 1).requires_grad_()
+    # Of the biased ones there is only to see that they run.
+    rows = LOGITS[0].repeat(60_000 if estimator.unbiased else 500, 1).requires_grad_()
     value = expectation(curved, make(rows), estimator, 3)
     value.sum().backward()
     assert rows.grad is not None
@@ -203,7 +204,7 @@ def test_every_estimator(which: str, name: str) -> None:
     unbiased = bool(((rows.grad.mean(0) - exact).abs() < z_limit(N) * error + 1e-12).all())
     if estimator.unbiased:
         assert unbiased
-        assert error.norm() < 0.02 * exact.norm()
+        assert error.norm() < 0.03 * exact.norm()
     else:
         assert rows.grad.isfinite().all()
         assert rows.grad.abs().max() > 0
