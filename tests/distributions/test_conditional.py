@@ -405,17 +405,22 @@ def test_a_distribution_of_ones_own() -> None:
         mode = property(lambda self: self._support[self._log_prob_of_all().argmax(-1)])  # type: ignore[assignment]
 
         def covariance_product(self, vector: Tensor) -> Tensor:
-            raise NotImplementedError
+            p = self._log_prob_of_all().exp()[..., None]
+            centred = self._support - self.mean[..., None, :]
+            return (centred.mT @ (p * (centred @ vector[..., None]))).squeeze(-1)
 
         def to_rows(self, scores: Tensor) -> Any:
-            raise NotImplementedError
+            raise NotImplementedError("the largest subset without neighbours is found by no top-k")
 
         def from_rows(self, rows: Any) -> Any:
-            raise NotImplementedError
+            raise NotImplementedError("there are no rows, see to_rows")
 
     w = LOGITS[0].clone().requires_grad_()
     z = NoNeighbours(w)._support
     (exact,) = torch.autograd.grad((torch.softmax(z @ w, 0) * curved(z)).sum(), w)
+    vector = torch.randn(N, dtype=torch.float64)
+    (product,) = torch.autograd.grad(NoNeighbours(w).mean @ vector, w)
+    torch.testing.assert_close(NoNeighbours(w).covariance_product(vector).detach(), product)
     for make in list(ESTIMATORS.values())[:7]:
         rows = LOGITS[0].repeat(20_000, 1).requires_grad_()
         expectation(curved, NoNeighbours(rows), make(), 3).sum().backward()

@@ -21,7 +21,10 @@ def _kl(p: ConditionalBernoulli, q: ConditionalBernoulli) -> Tensor:
         for a, b in zip(p._parts, q._parts, strict=False)
     )
     if not same:
-        raise NotImplementedError("kl_divergence needs the same groups of items in both distributions")
+        raise NotImplementedError(
+            "kl_divergence needs the same groups of items in both distributions: whether the subsets of one grouping all "
+            "occur in another, without which it is infinite, is not decided"
+        )
     terms = []
     for m, other, a, b in zip(p._root._moments(), q._root._moments(), p._parts, q._parts, strict=True):
         # -H(p) - E_p[log q], exact because log q is linear in z; where p has sizes that q has not it is infinite.
