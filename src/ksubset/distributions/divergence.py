@@ -22,7 +22,7 @@ def _kl(p: ConditionalBernoulli, q: ConditionalBernoulli) -> Tensor:
     )
     if not same:
         raise NotImplementedError(
-            "kl_divergence needs the same groups of items in both distributions: whether the subsets of one grouping all "
+            "kl_divergence needs the same groups of items in both distributions: whether all subsets of one grouping "
             "occur in another, without which it is infinite, is not decided"
         )
     terms = []
