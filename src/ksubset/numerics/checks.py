@@ -1,11 +1,15 @@
 """What `KSubset` and the functions that name these errors ask of logits and k."""
 
 import numbers
+from collections.abc import Callable
+from typing import TypeVar
 
 import torch
 from torch import Tensor
 
-__all__ = ["all_known", "check_feasible", "check_size", "inside_transform"]
+__all__ = ["all_known", "check_feasible", "check_size", "inside_transform", "read"]
+
+T = TypeVar("T")
 
 
 def inside_transform() -> bool:
@@ -16,10 +20,13 @@ def inside_transform() -> bool:
 
 def all_known(condition: Tensor) -> bool | None:
     """Whether a condition holds everywhere; None inside of `torch.compile` and `vmap`, where no value can be read."""
-    if torch.compiler.is_compiling():
-        return None
+    return None if torch.compiler.is_compiling() else read(lambda: bool(condition.all()))
+
+
+def read(value: Callable[[], T]) -> T | None:
+    """What the host reads off a tensor; None inside of `vmap`, which hides values."""
     try:
-        return bool(condition.all())
+        return value()
     except RuntimeError as error:
         if "vmap" in str(error):
             return None

@@ -339,14 +339,7 @@ class _Attach(torch.autograd.Function):
 
     @staticmethod
     def forward(
-        logits: Tensor,
-        residual: Tensor,
-        flip_probability: Tensor,
-        tilted: Tensor,
-        sine: Tensor,
-        cosine: Tensor,
-        real: Tensor,
-        imag: Tensor,
+        logits: Tensor, residual: Tensor, flip_probability: Tensor, tilted: Tensor, *rule: Tensor
     ) -> tuple[Tensor, Tensor]:
         return residual.clone(), flip_probability.clone()
 
@@ -358,14 +351,14 @@ class _Attach(torch.autograd.Function):
         ctx.save_for_forward(logits, output[1], tilted, *rule)
 
     @staticmethod
-    def backward(ctx: Any, grad_residual: Tensor | None, grad_departure: Tensor | None) -> tuple[Any, ...]:
+    def backward(ctx: Any, grad_residual: Tensor | None, grad_flip: Tensor | None) -> tuple[Any, ...]:
         logits, flip_probability, tilted, *rule = ctx.saved_tensors
         sign = torch.where(tilted > 0, -1.0, 1.0)
         grad = None
         if grad_residual is not None:
             grad = grad_residual[..., None] * sign * flip_probability
-        if grad_departure is not None:
-            product = covariance_product_of(logits, flip_probability, tilted, *rule, sign * grad_departure)
+        if grad_flip is not None:
+            product = covariance_product_of(logits, flip_probability, tilted, *rule, sign * grad_flip)
             grad = product if grad is None else grad + product
         return grad, *(None,) * 7
 

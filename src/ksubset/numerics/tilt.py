@@ -5,7 +5,7 @@ import math
 import torch
 from torch import Tensor
 
-from ksubset.numerics.checks import all_known
+from ksubset.numerics.checks import all_known, read
 
 __all__ = ["kth_largest", "largest_size", "sizes", "tilt", "tilt_to_range"]
 
@@ -23,12 +23,8 @@ def largest_size(k: int | Tensor, most: int) -> int:
         return k
     if not k.numel():
         return 0
-    try:
-        return int(k.max())
-    except RuntimeError as error:
-        if "vmap" in str(error):
-            return most
-        raise
+    largest = read(lambda: int(k.max()))
+    return most if largest is None else largest
 
 
 def sizes(k: int | Tensor, logits: Tensor) -> Tensor:
