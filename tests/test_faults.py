@@ -9,6 +9,7 @@ import mpmath
 import numpy as np
 import pytest
 import torch
+from makers import MAKERS
 from oracle import FALSE_ALARM, binomial_p_value, gradient, z_limit
 from torch import Tensor, nn
 
@@ -19,16 +20,12 @@ from ksubset import (
     AtMostKSubset,
     Estimator,
     GumbelTopK,
-    Hybrid,
     KSubset,
     LeaveOneOut,
     PartitionedKSubset,
     ReplayedSlope,
     ScoreFunction,
-    SlopeAtMean,
-    SlopeAtSamples,
     SubsetDistribution,
-    UnorderedSet,
     expectation,
 )
 from ksubset.nn import FeatureGate, SubsetHead, SubsetLayer
@@ -42,19 +39,6 @@ from ksubset.numerics import (
     sampling_table,
 )
 
-MAKERS: dict[str, Callable[[], Estimator]] = {
-    "ScoreFunction": ScoreFunction,
-    "LeaveOneOut": LeaveOneOut,
-    "GumbelTopK": lambda: GumbelTopK(0.5),
-    "straight-through": lambda: GumbelTopK(0.5, straight_through=True),
-    "IMLE": IMLE,
-    "SIMPLE": SIMPLE,
-    "NCPSS": NCPSS,
-    "UnorderedSet": UnorderedSet,
-    "Hybrid(SlopeAtMean)": lambda: Hybrid(SlopeAtMean()),
-    "Hybrid(SlopeAtSamples)": lambda: Hybrid(SlopeAtSamples()),
-    "Hybrid(ReplayedSlope)": lambda: Hybrid(ReplayedSlope(64)),
-}
 UNBIASED = [name for name, make in MAKERS.items() if make().unbiased]
 BLACK_BOX = [name for name, make in MAKERS.items() if not make().needs_gradient]
 LARGE = [3e38, -3e38, torch.finfo(torch.float32).max, torch.finfo(torch.float32).min]

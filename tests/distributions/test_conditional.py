@@ -10,27 +10,16 @@ from typing import Any
 
 import pytest
 import torch
+from makers import MAKERS
 from oracle import FALSE_ALARM, z_limit
 from torch import Tensor
 from torch.distributions import kl_divergence
 
 from ksubset import (
-    IMLE,
-    NCPSS,
-    SIMPLE,
     AtMostKSubset,
-    Estimator,
-    GumbelTopK,
-    Hybrid,
     KSubset,
-    LeaveOneOut,
     PartitionedKSubset,
-    ReplayedSlope,
-    ScoreFunction,
-    SlopeAtMean,
-    SlopeAtSamples,
     SubsetDistribution,
-    UnorderedSet,
     expectation,
 )
 
@@ -168,33 +157,18 @@ def test_distinct_samples(case: tuple[Callable[[Tensor], Any], Tensor]) -> None:
             make(LOGITS[0]).sample_distinct(len(z) + 1)
 
 
-ESTIMATORS: dict[str, Callable[[], Estimator]] = {
-    "ScoreFunction": ScoreFunction,
-    "LeaveOneOut": LeaveOneOut,
-    "UnorderedSet": UnorderedSet,
-    "Hybrid(SlopeAtMean)": lambda: Hybrid(SlopeAtMean()),
-    "Hybrid(SlopeAtSamples)": lambda: Hybrid(SlopeAtSamples()),
-    "Hybrid(ReplayedSlope)": lambda: Hybrid(ReplayedSlope(64)),
-    "SIMPLE": SIMPLE,
-    "GumbelTopK": lambda: GumbelTopK(0.5),
-    "straight-through": lambda: GumbelTopK(0.5, straight_through=True),
-    "IMLE": IMLE,
-    "NCPSS": NCPSS,
-}
-
-
 def curved(z: Tensor) -> Tensor:
     weights = torch.tensor([1.0, -0.6, 0.4, 0.9, -1.2, 0.2], dtype=z.dtype)
     return torch.cos(2 * (z * weights).sum(-1)) + 2 * z[..., 0] * z[..., 3] + z[..., 1] * z[..., 4]
 
 
-@pytest.mark.parametrize("name", ESTIMATORS)
+@pytest.mark.parametrize("name", MAKERS)
 @pytest.mark.parametrize("which", ["2 to 4", "one of each", "at most 2 of each"])
 def test_every_estimator(which: str, name: str) -> None:
     make, allowed = CASES[which]
     z, w = support(allowed), LOGITS[0].clone().requires_grad_()
     (exact,) = torch.autograd.grad((torch.softmax(z @ w, 0) * curved(z)).sum(), w)
-    estimator = ESTIMATORS[name]()
+    estimator = MAKERS[name]()
     # Of the biased ones there is only to see that they run.
     rows = LOGITS[0].repeat(60_000 if estimator.unbiased else 500, 1).requires_grad_()
     value = expectation(curved, make(rows), estimator, 3)
@@ -354,16 +328,16 @@ def test_transforms_copies_and_second_passes(which: str) -> None:
     assert make(rows[0]).support.check(z).all()
     for name in ("LeaveOneOut", "UnorderedSet", "GumbelTopK", "IMLE", "NCPSS", "Hybrid(ReplayedSlope)"):
         found = torch.func.vmap(
-            torch.func.grad(lambda w, name=name: expectation(curved, make(w), ESTIMATORS[name](), 2)),
+            torch.func.grad(lambda w, name=name: expectation(curved, make(w), MAKERS[name](), 2)),
             randomness="different",
         )(rows)
         assert found.isfinite().all()
         w = rows.clone().requires_grad_()
         dist = make(w)
         for _ in range(2):
-            expectation(curved, dist, ESTIMATORS[name](), 2).sum().backward()
+            expectation(curved, dist, MAKERS[name](), 2).sum().backward()
         empty = torch.zeros(0, N, requires_grad=True)
-        assert expectation(curved, make(empty), ESTIMATORS[name](), 2).shape == (0,)
+        assert expectation(curved, make(empty), MAKERS[name](), 2).shape == (0,)
     dist = make(torch.nn.Parameter(rows[0]))
     dist.mean, dist.variance, dist.sample()
     for twin in (copy.deepcopy(dist), copy.deepcopy(dist.expand((4,)))):
@@ -421,7 +395,7 @@ def test_a_distribution_of_ones_own() -> None:
     vector = torch.randn(N, dtype=torch.float64)
     (product,) = torch.autograd.grad(NoNeighbours(w).mean @ vector, w)
     torch.testing.assert_close(NoNeighbours(w).covariance_product(vector).detach(), product)
-    for make in list(ESTIMATORS.values())[:7]:
+    for make in list(MAKERS.values())[:7]:
         rows = LOGITS[0].repeat(20_000, 1).requires_grad_()
         expectation(curved, NoNeighbours(rows), make(), 3).sum().backward()
         assert rows.grad is not None
