@@ -337,9 +337,17 @@ class _Attach(torch.autograd.Function):
     With the tilt held fixed the shift drops out of both, because the distribution does not depend on it.
     """
 
+    # Each argument by its name: torch.compile misplaces the outputs of a function with `*rule`.
     @staticmethod
     def forward(
-        logits: Tensor, residual: Tensor, flip_probability: Tensor, tilted: Tensor, *rule: Tensor
+        logits: Tensor,
+        residual: Tensor,
+        flip_probability: Tensor,
+        tilted: Tensor,
+        sine: Tensor,
+        cosine: Tensor,
+        real: Tensor,
+        imag: Tensor,
     ) -> tuple[Tensor, Tensor]:
         return residual.clone(), flip_probability.clone()
 
