@@ -9,11 +9,11 @@ INSTALLED := $(VENV)/.installed
 $(INSTALLED): pyproject.toml constraints.txt
 	$(PYTHON) -c 'import sys; assert (3, 11) <= sys.version_info < (3, 14), "ksubset needs Python 3.11 to 3.13"'
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/pip install --quiet --constraint constraints.txt --editable '.[experiments,selection,test]'
+	$(BIN)/pip install --quiet --constraint constraints.txt --editable '.[fast,experiments,selection,test]'
 	touch $@
 
-test: $(INSTALLED)  ## the whole test suite
-	$(BIN)/python -m pytest
+test: $(INSTALLED)  ## the whole test suite, a process with one thread for each core
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses auto --dist worksteal
 
 fuzz: $(INSTALLED)  ## 10,000 random batches against 60-digit arithmetic: minutes
 	$(BIN)/python -m pytest tests/numerics/test_digits.py --hypothesis-profile=fuzz

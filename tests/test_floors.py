@@ -106,13 +106,15 @@ def circle(source: Path) -> list[str]:
 
 
 def foreign_imports(source: Path) -> list[str]:
-    """Imports of the core that are neither torch nor of the standard library."""
+    """Imports of the core that are neither torch nor of the standard library, nor what compiles its loops."""
+    compiled = f"{source.name}.numerics.compiled"
     return [
         f"{module}: imports {name}"
         for module, names in graph(source).items()
         if part(module) not in EXTRAS
         for name in sorted(names)
         if name.split(".")[0] not in {"torch", source.name, *sys.stdlib_module_names}
+        if not (module.startswith(f"{compiled}.") and name.split(".")[0] in {"numba", "numpy"})
     ]
 
 

@@ -118,7 +118,7 @@ def test_expand_shares_the_work_of_its_rows(monkeypatch: pytest.MonkeyPatch) -> 
     from ksubset.distributions import conditional
 
     rows: list[torch.Size] = []
-    for name in ("solve", "sampling_table"):
+    for name in ("solve", "Sampler"):
 
         def counted(logits: torch.Tensor, *others: object, known: object = getattr(conditional, name)) -> object:
             rows.append(logits.shape)

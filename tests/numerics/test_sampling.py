@@ -4,12 +4,31 @@ import math
 
 import pytest
 import torch
-from oracle import FALSE_ALARM, binomial_p_value, gumbel_top_k, probabilities, recursion, subsets
+from oracle import FALSE_ALARM, binomial_p_value, gumbel_top_k, probabilities, recursion, subsets, z_limit
 from scipy.stats import chi2
 
 from ksubset import KSubset
-from ksubset.numerics import joint_inclusion_probabilities
-from ksubset.numerics.sampling import sample_indices, sampling_table
+from ksubset.numerics import (
+    Sampler,
+    inclusion_probabilities,
+    joint_inclusion_probabilities,
+    thinning,
+)
+
+
+@pytest.fixture(autouse=True, params=["inversion", "splitting", "thinning", "thinning in many parts"])
+def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, device: torch.device) -> str:
+    """Each test with each way of drawing."""
+    if "thinning" in request.param:
+        pytest.importorskip("numba")
+        if device.type != "cpu":
+            pytest.skip("compiled loops run on the CPU")
+    monkeypatch.setattr(Sampler, "_way", lambda self, num_samples: request.param.split()[0])
+    if request.param == "thinning in many parts":
+        # Tables of two items, so that small problems have all kinds of parts.
+        monkeypatch.setattr(thinning, "_WALKED", 2)
+        monkeypatch.setattr(thinning, "_FACTOR", 2)
+    return str(request.param)
 
 
 def chi_square_p_value(sample: torch.Tensor, logits: torch.Tensor, k: int) -> float:
@@ -24,7 +43,7 @@ def chi_square_p_value(sample: torch.Tensor, logits: torch.Tensor, k: int) -> fl
     return float(chi2.sf(float(((counts - expected) ** 2 / expected).sum()), len(codes) - 1))
 
 
-@pytest.mark.parametrize(("n", "k"), [(2, 1), (5, 2), (6, 3), (7, 6), (8, 4)])
+@pytest.mark.parametrize(("n", "k"), [(2, 1), (5, 2), (6, 3), (7, 6), (8, 4), (9, 3)])
 def test_frequencies_of_all_subsets(n: int, k: int, device: torch.device) -> None:
     logits = torch.randn(n, dtype=torch.float64)
     sample = KSubset(k, logits.to(device)).sample((200_000,))
@@ -129,23 +148,71 @@ def test_generator_repeats_and_leaves_the_global_state_alone(device: torch.devic
     assert not torch.equal(first, dist.sample((5,), generator=torch.Generator(device).manual_seed(1)))
 
 
-def test_the_table_holds_elementary_symmetric_polynomials() -> None:
-    logits = torch.tensor([0.0, math.log(2.0), math.log(3.0), math.log(4.0)])
-    table = sampling_table(logits, 2)
-    ratio = torch.exp(table.kept[2][0] - table.kept[2][0, -1])
-    torch.testing.assert_close(ratio, torch.tensor([0, 0, 2, 11, 35], dtype=torch.float64) / 35)
-    assert sample_indices(table, 4).shape == (4, 1, 2)
+@pytest.mark.parametrize("scale", [1.0, 4.0])
+def test_rare_items_and_common_ones(scale: float, device: torch.device) -> None:
+    # Flip probabilities of all binary exponents, many of them below 1/8.
+    logits = scale * torch.linspace(-3, 3, 16, dtype=torch.float64)[torch.randperm(16)]
+    for k in (1, 2, 15):
+        sample = KSubset(k, logits.to(device)).sample((400_000,)).cpu()
+        mean = joint_inclusion_probabilities(logits, k)
+        i, j = torch.triu_indices(16, 16)
+        together = (sample.T @ sample).round()[i, j]
+        assert binomial_p_value(together, mean[i, j].clamp(max=1), 400_000) > FALSE_ALARM
 
 
-@pytest.mark.parametrize("k", [1, 2, 7, 9, 10, 12, 15, 23])
-def test_a_table_of_few_kept_rows_gives_the_same_samples(k: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    logits = torch.randn(2, 24)
-    logits[0, 3] = math.inf
-    draws = []
-    for whole in (2**26, 0):
-        monkeypatch.setattr("ksubset.numerics.sampling._WHOLE", whole)
-        table = sampling_table(logits, k)
-        draws.append(sample_indices(table, 500, torch.Generator().manual_seed(0)))
-    drawn = min(k, 24 - k)
-    assert len(table.kept) == drawn // math.isqrt(drawn) + 1
+def test_heavy_tails_and_masks_by_row(device: torch.device) -> None:
+    k = torch.tensor([1, 7, 20, 29, 30, 0])
+    logits = 10 * torch.tan(math.pi * (torch.rand(6, 40, dtype=torch.float64) - 0.5))
+    logits[:, ::4] = -math.inf
+    sample = KSubset(k.to(device), logits.to(device)).sample((20_000,)).cpu()
+    assert (sample.sum(-1) == k).all()
+    for row in range(4):
+        counts = sample[:, row].sum(0)
+        assert binomial_p_value(counts, recursion(logits[row], int(k[row]))[1].clamp(0, 1), 20_000) > FALSE_ALARM
+
+
+def test_pairs_of_rows_with_their_own_logits(device: torch.device) -> None:
+    logits = torch.randn(3, 784, dtype=torch.float64) * torch.tensor([[0.0], [1.0], [4.0]])
+    sample = KSubset(30, logits.to(device)).sample((10_000,)).cpu()
+    assert (sample.sum(-1) == 30).all()
+    i, j = torch.triu_indices(784, 784)
+    for row in range(3):
+        together = (sample[:, row].T @ sample[:, row])[i, j]
+        joint = joint_inclusion_probabilities(logits[row], 30)[i, j]
+        assert binomial_p_value(together, joint, 10_000) > FALSE_ALARM
+
+
+@pytest.mark.parametrize("k", [1000, 10_000])
+def test_long_rows(k: int, device: torch.device, way: str) -> None:
+    if way == "inversion":
+        pytest.skip("takes minutes")
+    logits = torch.randn(20_000)
+    indices = KSubset(k, logits.to(device)).sample_indices((500,)).cpu()
+    mean = inclusion_probabilities(logits.double(), k)
+    # Sums over a hundred groups of items, whose variance is that of the covariance, and at most that of independence.
+    drawn = torch.zeros(500, 20_000, dtype=torch.float64).scatter_(-1, indices, 1.0)
+    assert (drawn.sum(-1) == k).all()
+    group = torch.arange(20_000) // 200
+    of_groups = torch.zeros(100, dtype=torch.float64).index_add(0, group, mean)
+    variance = torch.zeros(100, dtype=torch.float64).index_add(0, group, mean * (1 - mean))
+    found = drawn.mean(0).reshape(100, 200).sum(-1)
+    assert ((found - of_groups) / (variance / 500).sqrt()).abs().max() < z_limit(100)
+
+
+def test_the_same_seed_whatever_was_drawn_before(device: torch.device) -> None:
+    logits = torch.randn(2, 300).to(device)
+    fresh, used = KSubset(5, logits), KSubset(5, logits)
+    used.sample((1000,))
+    draws = [dist.sample((3,), generator=torch.Generator(device).manual_seed(0)) for dist in (fresh, used)]
     assert torch.equal(*draws)
+
+
+def test_rows_without_a_subset_do_not_hang(way: str) -> None:
+    if way == "inversion":
+        pytest.skip("never has loops that wait for something")
+    logits = torch.zeros(4, 6)
+    logits[0, 2] = math.nan
+    logits[1] = -math.inf
+    logits[2] = math.inf
+    sample = KSubset(2, logits, validate_args=False).sample((2,))
+    assert (sample[:, 3].sum(-1) == 2).all()

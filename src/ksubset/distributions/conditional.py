@@ -14,9 +14,11 @@ from ksubset.distributions.base import SubsetDistribution
 from ksubset.distributions.parts import Part, gathered, sized
 from ksubset.numerics.checks import check_feasible
 from ksubset.numerics.distinct import sample_distinct
+from ksubset.numerics.encoding import ascending
+from ksubset.numerics.inversion import SamplingTable, sampling_table
 from ksubset.numerics.joint import covariance_from, covariance_product_from
 from ksubset.numerics.quadrature import Moments, Solution, attach, log_density, log_esp, solve
-from ksubset.numerics.sampling import SamplingTable, sample_indices, sample_k_hot, sampling_table
+from ksubset.numerics.sampling import Sampler
 from ksubset.numerics.topk import top_k
 
 __all__ = ["ConditionalBernoulli"]
@@ -141,12 +143,12 @@ class ConditionalBernoulli(SubsetDistribution):
         return complements
 
     @lazy_property
-    def _tables(self) -> list[SamplingTable]:
-        return [_table(rows, part, None) for rows, part in self._logits_of_parts()]
+    def _samplers(self) -> list[Sampler]:
+        return [Sampler(rows, part.low, part.varying) for rows, part in self._logits_of_parts()]
 
     @lazy_property
     def _tables_of_all(self) -> list[SamplingTable]:
-        return [_table(rows, part, _FAR) for rows, part in self._logits_of_parts()]
+        return [sampling_table(rows, part.low, part.varying, _FAR) for rows, part in self._logits_of_parts()]
 
     def _logits_of_parts(self) -> Iterator[tuple[Tensor, Part]]:
         logits = self.logits
@@ -163,7 +165,7 @@ class ConditionalBernoulli(SubsetDistribution):
     def sample(self, sample_shape: Any = (), *, generator: Generator | None = None) -> Tensor:
         def draw(number: int) -> Tensor:
             root, dtype = self._root, self.logits.dtype
-            drawn = [sample_k_hot(table, number, dtype, generator) for table in root._tables]
+            drawn = [sampler.k_hot(number, dtype, generator) for sampler in root._samplers]
             return root.from_rows(
                 [x.reshape(number, *root._rows_of(x, p)) for x, p in zip(drawn, root._parts, strict=True)]
             )
@@ -182,13 +184,10 @@ class ConditionalBernoulli(SubsetDistribution):
         def draw(number: int) -> Tensor:
             root = self._root
             if root._parts[0].items is None:
-                drawn = sample_indices(root._tables[0], number, generator)
+                drawn = root._samplers[0].indices(number, generator)
                 return drawn.reshape(number, *root.batch_shape, drawn.shape[-1])
-            n = self.event_shape[0]
             most = sum(int(part.high.sum()) for part in root._parts if isinstance(part.high, Tensor))
-            chosen = root.sample((number,), generator=generator) > 0
-            ascending = torch.where(chosen, torch.arange(n, device=chosen.device), n).sort(-1).values[..., :most]
-            return torch.where(ascending == n, -1, ascending)
+            return ascending(root.sample((number,), generator=generator) > 0, most)
 
         return self._repeated(sample_shape, draw)
 
@@ -384,7 +383,3 @@ class ConditionalBernoulli(SubsetDistribution):
             return
         for items, a, b in zip(part.items.tolist(), low.tolist(), high.tolist(), strict=True):
             yield [item for item in items if item < n], range(a, b + 1)
-
-
-def _table(rows: Tensor, part: Part, far: float | None) -> SamplingTable:
-    return sampling_table(rows, part.low, None if part.low is part.high else part.high, far)

@@ -22,6 +22,11 @@ class Part(NamedTuple):
     high: int | Tensor
     """Most members; the very same object as `low` where the size is known."""
 
+    @property
+    def varying(self) -> int | Tensor | None:
+        """Most members, if that is not the known size."""
+        return None if self.low is self.high else self.high
+
     def expanded(self, batch_shape: Size) -> tuple[int | Tensor, int | Tensor]:
         """The sizes of a larger batch."""
         low = self.low.expand(batch_shape) if isinstance(self.low, Tensor) else self.low

@@ -8,11 +8,12 @@ from ksubset.numerics.quadrature import (
     log_normalizer,
     log_poisson_binomial,
 )
-from ksubset.numerics.sampling import sample_indices, sampling_table
+from ksubset.numerics.sampling import Sampler
 from ksubset.numerics.tilt import tilt
 from ksubset.numerics.topk import top_k
 
 __all__ = [
+    "Sampler",
     "covariance",
     "covariance_product",
     "exclusion_probabilities",
@@ -21,8 +22,6 @@ __all__ = [
     "log_normalizer",
     "log_poisson_binomial",
     "logits_from_marginals",
-    "sample_indices",
-    "sampling_table",
     "tilt",
     "top_k",
 ]

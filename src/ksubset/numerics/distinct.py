@@ -20,8 +20,8 @@ import torch
 from torch import Generator, Tensor
 
 from ksubset.numerics.checks import all_known
+from ksubset.numerics.inversion import SamplingTable, descending_rows
 from ksubset.numerics.random import uniform
-from ksubset.numerics.sampling import SamplingTable, descending_rows
 
 __all__ = ["first_two", "sample_distinct"]
 

@@ -1,0 +1,80 @@
+"""When compiled loops are taken, and what they share with eager torch."""
+
+import math
+
+import pytest
+import torch
+from oracle import subsets
+from torch.func import vmap
+
+from ksubset.numerics import Sampler, compiled, thinning
+
+
+def test_the_choice_of_a_way(monkeypatch: pytest.MonkeyPatch) -> None:
+    row = torch.zeros(784)
+    if compiled.usable(row):
+        assert Sampler(row, 30)._way(1) == "thinning"
+    monkeypatch.setattr(compiled, "usable", lambda logits: False)
+    assert Sampler(row, 30)._way(1) == "splitting"
+    assert Sampler(row, 30)._way(1000) == "inversion"
+    assert Sampler(row, 392)._way(1000) == "splitting"
+    assert Sampler(row.expand(0, 784), 30)._way(1) == "inversion"
+    assert vmap(lambda w: w + (Sampler(w, 30)._way(1) == "inversion"))(row[None]).all()
+
+
+class TestArrangement:
+    pytestmark = pytest.mark.skipif(not compiled.usable(torch.zeros(1)), reason="numba is not installed")
+
+    @pytest.mark.parametrize("scale", [0.0, 1.0, 30.0, 1e4])
+    @pytest.mark.parametrize("k", [1, 30, 200, 299, 300])
+    def test_the_tilt_is_a_shift_to_a_likely_size(self, scale: float, k: int) -> None:
+        logits = scale * torch.randn(5, 300, dtype=torch.float64)
+        state = thinning.arranged(logits, k)
+        signed = torch.empty_like(logits).scatter_(-1, state.order.long(), state.flip)
+        chance = torch.where(signed < 0, 1 + signed, signed)
+        spread = (chance * (1 - chance)).sum(-1).sqrt()
+        assert ((chance.sum(-1) - (k - 0.5)).abs() <= torch.maximum(torch.tensor(0.51), 0.26 * spread)).all()
+        odds = torch.log1p(-signed.abs()) - signed.abs().log()
+        shift = torch.where(signed < 0, odds, -odds) - logits
+        for row in range(5):
+            clear = (signed[row].abs() > 1e-30) & (signed[row].abs() < 1)
+            if clear.any():
+                one = shift[row][clear]
+                torch.testing.assert_close(one, one[:1].expand_as(one), rtol=1e-12, atol=1e-12)
+
+    def test_those_likeliest_to_flip_come_first(self) -> None:
+        state = thinning.arranged(3 * torch.randn(4, 500), 30)
+        rarity = (-torch.frexp(state.flip).exponent).clamp(0, state.ends.shape[-1] - 1)
+        for row in range(4):
+            assert (rarity[row, : state.cuts[row, 0]].diff() >= 0).all()
+        assert (state.order.long().sort(-1).values == torch.arange(500)).all()
+        assert (state.cuts[:, 0] >= (state.flip.abs() > 1e-20).sum(-1)).all()
+
+    def test_probabilities_of_numbers(self) -> None:
+        from ksubset.numerics.compiled.arrangement import NODES, _characteristic, number_probability
+
+        flip = torch.tensor([0.5, -0.4, 0.3, 0.25, -0.1, 0.01, 1e-5], dtype=torch.float64).numpy()
+        law = {0: 1.0}
+        for signed in flip:
+            size, step = abs(signed), 1 if signed > 0 else -1
+            before, law = law, {}
+            for number, probability in before.items():
+                law[number] = law.get(number, 0.0) + probability * (1 - size)
+                law[number + step] = law.get(number + step, 0.0) + probability * size
+        nodes = torch.empty(3 * NODES + 1, dtype=torch.float64).numpy()
+        mode = _characteristic(flip, nodes)
+        for number, probability in law.items():
+            assert number_probability(nodes, number) == pytest.approx(probability, rel=0, abs=1e-16)
+        assert nodes[-1] == pytest.approx(max(law.values()), rel=1e-15)
+        assert law[mode] == max(law.values())
+
+    def test_shares_of_sizes(self) -> None:
+        logits = torch.tensor([[2.0, -1.0, 0.5, 1.0, math.inf, -math.inf]] * 2, dtype=torch.float64)
+        state = thinning.arranged(logits, torch.tensor([1, 2]), torch.tensor([2, 6]))
+        # One item is certain.
+        esp = [float((subsets(4, k).double() @ logits[0, :4]).exp().sum()) for k in range(5)]
+        for row, (low, high) in enumerate([(1, 2), (2, 6)]):
+            share = state.share[row].diff(prepend=torch.zeros(1, dtype=torch.float64))
+            sizes = range(low, low + len(share))
+            expected = torch.tensor([esp[k - 1] if k <= min(high, 5) else 0.0 for k in sizes], dtype=torch.float64)
+            torch.testing.assert_close(share / share.sum(), expected / expected.sum(), rtol=1e-12, atol=1e-15)
