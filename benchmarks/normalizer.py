@@ -13,7 +13,7 @@ from peers import dft_log_normalizer, product_tree_log_normalizer, recursion_log
 from timing import device, machine, seconds
 from torch import Tensor
 
-from ksubset.numerics.quadrature import log_esp, moments
+from ksubset.numerics.moments import moments
 
 try:
     from compiled_peer import compiled_recursion
@@ -44,7 +44,7 @@ def compiled(logits: Tensor, k: int) -> tuple[Tensor, Tensor]:
 
 def ours(logits: Tensor, k: int) -> tuple[Tensor, Tensor]:
     m = moments(logits, k)
-    return log_esp(m, logits).to(logits.dtype), m.mean.to(logits.dtype)
+    return m.log_normalizer.to(logits.dtype), m.mean.to(logits.dtype)
 
 
 DFT, RECURSION = (

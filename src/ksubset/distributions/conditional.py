@@ -17,7 +17,8 @@ from ksubset.numerics.distinct import sample_distinct
 from ksubset.numerics.encoding import ascending
 from ksubset.numerics.inversion import SamplingTable, sampling_table
 from ksubset.numerics.joint import covariance_from, covariance_product_from
-from ksubset.numerics.quadrature import Moments, Solution, attach, log_density, log_esp, solve
+from ksubset.numerics.moments import Moments, attach, log_density
+from ksubset.numerics.quadrature import Solution, solve
 from ksubset.numerics.sampling import Sampler
 from ksubset.numerics.topk import top_k
 
@@ -254,8 +255,7 @@ class ConditionalBernoulli(SubsetDistribution):
             -> `(*B)`.
         """
         root = self._root
-        terms = [log_esp(m, rows) for m, (rows, _) in zip(root._moments(), root._logits_of_parts(), strict=True)]
-        return root._sum(terms).to(self.logits.dtype).expand(self.batch_shape)
+        return root._sum([m.log_normalizer for m in root._moments()]).to(self.logits.dtype).expand(self.batch_shape)
 
     @property
     def mean(self) -> Tensor:

@@ -7,7 +7,7 @@ from torch import Tensor
 from torch.distributions import register_kl
 
 from ksubset.distributions.conditional import ConditionalBernoulli
-from ksubset.numerics.quadrature import log_density
+from ksubset.numerics.moments import log_density
 
 __all__: list[str] = []
 

@@ -2,7 +2,7 @@
 
 from ksubset.numerics.joint import covariance, covariance_product, joint_inclusion_probabilities
 from ksubset.numerics.marginals import logits_from_marginals
-from ksubset.numerics.quadrature import (
+from ksubset.numerics.moments import (
     exclusion_probabilities,
     inclusion_probabilities,
     log_normalizer,

@@ -7,7 +7,8 @@ from torch import Tensor
 
 from ksubset.numerics.checks import check_feasible, check_size
 from ksubset.numerics.covariance import covariance_product_of, pair_moments_of
-from ksubset.numerics.quadrature import Solution, attach, moments, solve
+from ksubset.numerics.moments import attach, moments
+from ksubset.numerics.quadrature import Solution, solve
 
 __all__ = ["covariance", "covariance_product", "covariance_product_from", "joint_inclusion_probabilities"]
 
@@ -37,6 +38,7 @@ def covariance_product_from(s: Solution, logits: Tensor, vector: Tensor) -> Tens
     """
     if vector.ndim == 0 or vector.shape[-1] != logits.shape[-1]:
         raise ValueError(f"vector must have shape (..., {logits.shape[-1]}), got {tuple(vector.shape)}")
+    s = s.completed()
     product = covariance_product_of(logits.double(), s.flip_probability, s.tilted, *s.rule, vector.double())
     return product.to(logits.dtype)
 
@@ -86,6 +88,7 @@ def covariance(logits: Tensor, k: int | Tensor) -> Tensor:
 
 def covariance_from(s: Solution, complement: Solution, logits: Tensor) -> Tensor:
     """The same from solutions of these logits and of the complement."""
+    s = s.completed()
     pairs = pair_moments_of(logits.double(), s.tilted, *s.rule)
     sign = torch.where(s.tilted > 0, -1.0, 1.0)
     matrix = (

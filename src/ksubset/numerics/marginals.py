@@ -6,7 +6,7 @@ import numbers
 import torch
 from torch import Tensor
 
-from ksubset.numerics.quadrature import moments
+from ksubset.numerics.moments import moments
 
 __all__ = ["logits_from_marginals"]
 

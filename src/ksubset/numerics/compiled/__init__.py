@@ -10,10 +10,14 @@ from torch import Tensor
 
 from ksubset.numerics.checks import inside_transform
 
-__all__ = ["TINY", "usable"]
+__all__ = ["CLEAR", "SMALL", "TINY", "usable"]
 
-# The least flip probability that is written, so that it has a sign; far below that of items taken to be certain.
+# Of all numbers that are told from zero: below it digits are lost.
 TINY = 1e-300
+# A smaller normaliser, beside a largest weight of 1, would make weights below TINY matter.
+SMALL = 1e-30
+# A row that has hardly any choice is better off with the quadrature, which has all digits of the little that is left.
+CLEAR = 1e-3
 
 
 @functools.cache
