@@ -80,7 +80,8 @@ def gumbel_top_k(logits: Tensor, k: int, num_samples: int) -> Tensor:
     """k-hot Gumbel top-k samples: what most code draws, and not a sample of the k-subset distribution.
 
     Shapes:
-        `(n)` -> `(num_samples, n)`.
+        `(*B, n)` -> `(num_samples, *B, n)`.
     """
-    noise = torch.empty((num_samples, *logits.shape), dtype=logits.dtype, device=logits.device).exponential_().log()
+    # On the CPU `exponential_` takes several times as long as uniform numbers and a logarithm.
+    noise = torch.rand((num_samples, *logits.shape), dtype=logits.dtype, device=logits.device).log_().neg_().log_()
     return torch.zeros_like(noise).scatter_(-1, (logits - noise).topk(k, sorted=False).indices, 1.0)
