@@ -10,7 +10,7 @@ from oracle import FALSE_ALARM, binomial_p_value, probabilities, subsets
 from torch import Tensor
 
 from ksubset.numerics.distinct import first_two, sample_distinct
-from ksubset.numerics.sampling import sampling_table
+from ksubset.numerics.inversion import sampling_table
 
 
 def draw(logits: Tensor, k: int | Tensor, num_samples: int, sets: int = 1) -> Tensor:
@@ -118,7 +118,7 @@ def test_blocks_and_a_table_of_few_kept_rows_change_nothing(monkeypatch: pytest.
     logits = 30 * torch.arange(24.0).repeat(7, 1)  # so spread that the draws are certain
     whole = draw(logits, 9, 2)
     monkeypatch.setattr("ksubset.numerics.distinct._BLOCK", 100)
-    monkeypatch.setattr("ksubset.numerics.sampling._WHOLE", 0)
+    monkeypatch.setattr("ksubset.numerics.inversion._WHOLE", 0)
     assert torch.equal(draw(logits, 9, 2), whole)
 
 
