@@ -150,3 +150,14 @@ def test_a_file_of_another_kind_is_an_error(tmp_path: Path, content: bytes) -> N
     file.write_bytes(content)
     with pytest.raises(ValueError, match=r"checkpoint: expected a file of a training, got .*training\.pt"):
         load(file)
+
+
+def test_a_damaged_file_is_an_error(tmp_path: Path) -> None:
+    file = tmp_path / "training.pt"
+    save(file, {"weight": torch.zeros(100)}, {})
+    content = bytearray(file.read_bytes())
+    place = content.index(bytes(400))
+    for damaged in (content[:-50], content[:place] + b"\1" + content[place + 1 :]):
+        file.write_bytes(damaged)
+        with pytest.raises(ValueError, match=r"got .*training\.pt \(.*\); delete it, or give another path"):
+            load(file)

@@ -86,11 +86,14 @@ class RunConfig:
         if not holds:
             raise ValueError(f"{name}: expected {expected}, got {getattr(self, name)!r}")
 
+    def changed(self) -> dict[str, Any]:
+        """The settings that are not the defaults: these stay when a later version brings another setting."""
+        values = {field.name: (getattr(self, field.name), field.default) for field in dataclasses.fields(self)}
+        return {name: value for name, (value, default) in values.items() if value != default}
+
     def digest(self) -> str:
-        """Eight hexadecimal digits that change with any setting, and stay when a later version brings another one."""
-        defaults = {field.name: field.default for field in dataclasses.fields(self)}
-        text = json.dumps({n: v for n, v in dataclasses.asdict(self).items() if v != defaults[n]}, sort_keys=True)
-        return hashlib.sha256(text.encode()).hexdigest()[:8]
+        """Eight hexadecimal digits that change with any setting."""
+        return hashlib.sha256(json.dumps(self.changed(), sort_keys=True).encode()).hexdigest()[:8]
 
     def name(self) -> str:
         """A readable name, unique to this configuration: ``classification-digits-sfess-v-seed0-1a2b3c4d``."""
