@@ -10,10 +10,10 @@ import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
+from ksubset._support.identity import digests
 from ksubset.distributions import SubsetDistribution
 from ksubset.estimators import Estimator, expectation
 from ksubset.schedules import Schedule
-from ksubset.training.identity import digest_of, digests
 from ksubset.training.rng import get_random_state, set_random_state
 
 __all__ = ["Batch", "JointTraining", "Plan"]
@@ -270,12 +270,11 @@ class JointTraining:
             TypeError: A value or an attribute of a module cannot be pickled.
             ImportError: joblib is missing.
         """
-        result = {name: digest_of(value) for name, value in values.items()}
         for attribute in dataclasses.fields(self.plan):
-            result[f"plan.{attribute.name}"] = digest_of(getattr(self.plan, attribute.name))
+            values[f"plan.{attribute.name}"] = getattr(self.plan, attribute.name)
         for name, module in self._modules().items():
-            result |= digests(name, module)
-        return result
+            values |= _contents(name, module)
+        return digests(values)
 
     def _modules(self) -> dict[str, nn.Module]:
         return {"selector": self.selector, "network": self.network, "estimator": self._estimator_at(0.0)}
@@ -304,6 +303,17 @@ class JointTraining:
         if plan.cosine:
             selector["lr"] *= _cosine(self.round / max(self.selecting, 1))
             network["lr"] *= _cosine(self.round / plan.rounds)
+
+
+def _contents(name: str, module: nn.Module) -> dict[str, Any]:
+    """Of a module and all in it: the class, public attributes, parameters and buffers of each, by dotted name."""
+    values: dict[str, Any] = {}
+    for path, part in module.named_modules(prefix=name):
+        values[path] = f"{type(part).__module__}.{type(part).__qualname__}"
+        # Whether it trains is up to whoever trains it.
+        own = {key: value for key, value in vars(part).items() if not key.startswith("_") and key != "training"}
+        values |= {f"{path}.{key}": value for key, value in own.items()}
+    return values | {f"{name}.{key}": value for key, value in module.state_dict().items()}
 
 
 def _part(state: Mapping[str, Tensor], name: str) -> dict[str, Tensor]:

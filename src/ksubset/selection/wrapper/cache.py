@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from ksubset._support.files import write
-from ksubset._support.identity import differences, digest
+from ksubset._support.identity import differences, digests
 
 __all__ = ["ScoreCache", "identity"]
 
@@ -30,13 +30,7 @@ def identity(
     # The kind of splitter decides what fresh folds there are.
     parts |= {"scoring": scoring, "folds": (type(splitter).__qualname__, folds)}
     parts |= {f"metadata.{name}": value for name, value in metadata.items()}
-    digests = {}
-    for name, value in parts.items():
-        try:
-            digests[name] = digest(value)
-        except TypeError as error:
-            raise TypeError(f"{name}: {error}") from error
-    return digests
+    return digests(parts)
 
 
 def _own(value: Any) -> Any:
