@@ -8,13 +8,12 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from ksubset.cli.console import app, bar, clear_errors, one_thread, say
+from ksubset.cli.console import Command, app, bar, one_thread, say
 
 __all__: list[str] = []
 
 
-@app.command()
-@clear_errors
+@app.command(cls=Command)
 def lab(
     problem: Annotated[
         list[str] | None, typer.Option(help="toy, quadratic, network, threshold or decoder (default: all)")

@@ -4,7 +4,6 @@ import copy
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 from torch import Generator, Tensor
@@ -225,17 +224,10 @@ class _Counter:
 
     def __call__(self, z: Tensor) -> Tensor:
         self.evaluations += z[..., 0].numel()
-        watched: Tensor = _CountGradients.apply(z, self)
+        watched = z.view_as(z)
+        if watched.requires_grad:
+            watched.register_hook(self._count)
         return self._f(watched)
 
-
-class _CountGradients(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx: Any, z: Tensor, counter: _Counter) -> Tensor:
-        ctx.counter = counter
-        return z.view_as(z)
-
-    @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> tuple[Any, ...]:
-        ctx.counter.gradients += grad[..., 0].numel()
-        return grad, None
+    def _count(self, grad: Tensor) -> None:
+        self.gradients += grad[..., 0].numel()
