@@ -28,17 +28,13 @@ def exclusive(out: Path, config: RunConfig) -> Iterator[Path]:
         OSError: another process is at this run, or the folder is not writable.
     """
     folder = files.prepare(out / _FOLDER / config.name())
-    lock = FileLock(folder / _LOCK)
     try:
-        lock.acquire(timeout=0)
+        with FileLock(folder / _LOCK, timeout=0):
+            yield folder
     except Timeout as error:
         raise OSError(
             f"{folder}: another process is training {config.name()}; let it finish, or give another folder with --out"
         ) from error
-    try:
-        yield folder
-    finally:
-        lock.release()
 
 
 def save(
