@@ -44,8 +44,7 @@ def _options_of_config(command: Callable[..., None]) -> Callable[..., None]:
         settings = {field.name: values.pop(field.name) for field in dataclasses.fields(RunConfig)}
         command(grid={name: given for name, given in settings.items() if given}, **values)
 
-    rest = [parameter for name, parameter in signature.parameters.items() if name != "grid"]
-    rest = [parameter.replace(kind=keyword_only) for parameter in rest]
+    rest = [one.replace(kind=keyword_only) for name, one in signature.parameters.items() if name != "grid"]
     wrapper.__signature__ = signature.replace(parameters=[*options, *rest])  # type: ignore[attr-defined]
     return wrapper
 

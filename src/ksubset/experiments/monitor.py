@@ -2,8 +2,9 @@
 
 import functools
 from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
 import torch
 
@@ -15,7 +16,7 @@ __all__ = ["TensorBoard"]
 _PICTURES = 20
 
 
-class TensorBoard:
+class TensorBoard(AbstractContextManager["TensorBoard"]):
     """Curves and pictures of one run, in a folder of its own; a monitor of :func:`ksubset.experiments.runner.run`.
 
     Curves have a point for each epoch; the inclusion probabilities, the mask and the reconstructions are drawn some
@@ -33,9 +34,6 @@ class TensorBoard:
         writer = require("torch.utils.tensorboard", "tensorboard").SummaryWriter
         self._open: Callable[..., Any] = functools.partial(writer, str(Path(folder) / name))
         self._writer: Any = None
-
-    def __enter__(self) -> Self:
-        return self
 
     def __exit__(self, *exception: object) -> None:
         if self._writer is not None:

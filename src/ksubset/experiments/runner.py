@@ -102,8 +102,7 @@ def run(
             if monitor is not None:
                 monitor(training, entry)
             if len(history) % checkpoint_every == 0 and len(history) < config.epochs:
-                state = training.joint.state_dict()
-                checkpoints.save(folder, config, state, history, time.perf_counter() - start)
+                checkpoints.save(folder, config, training.joint.state_dict(), history, time.perf_counter() - start)
         finished = len(history) == config.epochs
         pictures = training.pictures()
         record = Record(

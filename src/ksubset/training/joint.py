@@ -142,6 +142,7 @@ class JointTraining:
         self._selector_parameters = [*selector.parameters(), *self._estimator_at(0.0).parameters()]
         if not self._selector_parameters:
             raise ValueError(f"selector must have parameters, got {selector!r}")
+        self._parameters = [*self._selector_parameters, *network.parameters()]
         self._device = self._selector_parameters[0].device
         self.selecting = plan.rounds if plan.selecting is None else plan.selecting
         """Rounds of the first phase."""
@@ -219,8 +220,7 @@ class JointTraining:
             FloatingPointError: The training diverges: a loss, gradient or parameter is not finite.
         """
         loss = float(self._loss) / max(self.steps - self._reported, 1)
-        parameters = [parameter for group in self.optimizer.param_groups for parameter in group["params"]]
-        if not (math.isfinite(loss) and self._broken == 0 and all(bool(p.isfinite().all()) for p in parameters)):
+        if not (math.isfinite(loss) and self._broken == 0 and all(bool(p.isfinite().all()) for p in self._parameters)):
             raise FloatingPointError(
                 f"the training diverged before step {self.steps}: expected finite losses, gradients and parameters, "
                 f"got a mean loss of {loss}"
@@ -246,12 +246,11 @@ class JointTraining:
         """
         for name, module in self._modules().items():
             module.load_state_dict(_part(state, name))
-        parameters = [parameter for group in self.optimizer.param_groups for parameter in group["params"]]
         moments: dict[int, dict[str, Tensor]] = {}
         for name, value in _part(state, "optimizer").items():
             number, _, moment = name.partition(".")
             # The optimizer walks through memory, so moments must lie in it as their parameter does.
-            like = parameters[int(number)] if value.ndim else value
+            like = self._parameters[int(number)] if value.ndim else value
             moments.setdefault(int(number), {})[moment] = torch.empty_like(like).copy_(value)
         self.optimizer.load_state_dict(self.optimizer.state_dict() | {"state": moments})
         self.generator.set_state(state["generator"])

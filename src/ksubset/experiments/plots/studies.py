@@ -3,6 +3,7 @@
 import math
 import statistics
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from operator import attrgetter
 from typing import Any
 
 from matplotlib import colormaps
@@ -39,7 +40,7 @@ def draw(records: Iterable[Record]) -> dict[str, Figure]:
         name = f"annealing-{metric}-{runs[0].labels['dataset'].lower()}-{config.method}-{slug(config, _ANNEALING)}"
         figures[name] = _annealing_figure(runs, metric)
     by_name: dict[tuple[str, str], list[Record]] = {}
-    for metric, runs in _studies(records, _SAMPLES, _samples):
+    for metric, runs in _studies(records, _SAMPLES, attrgetter("samples")):
         name = f"samples-{metric}-{runs[0].labels['dataset'].lower()}-{slug(runs[0].config, _SAMPLES)}"
         by_name.setdefault((name, metric), []).extend(runs)
     return figures | {name: _samples_figure(runs, metric) for (name, metric), runs in by_name.items()}
@@ -48,7 +49,7 @@ def draw(records: Iterable[Record]) -> dict[str, Figure]:
 def members(records: Iterable[Record]) -> set[RunConfig]:
     """The runs that are in some study."""
     records = list(records)
-    studies = [*_studies(records, _ANNEALING, _annealing), *_studies(records, _SAMPLES, _samples)]
+    studies = [*_studies(records, _ANNEALING, _annealing), *_studies(records, _SAMPLES, attrgetter("samples"))]
     return {run.config for _, runs in studies for run in runs}
 
 
@@ -56,20 +57,16 @@ def _studies(
     records: Iterable[Record], varied: Sequence[str], cell: Callable[[RunConfig], Any]
 ) -> Iterator[tuple[str, list[Record]]]:
     """Metric and runs of each method on a data set, alike in all but the varied settings, that make several cells."""
+
+    def alike(run: Record) -> tuple[str, ...]:
+        return run.labels["dataset"], run.labels["method"], describe(run.config, varied)
+
     finished = [record for record in records if record.status == FINISHED]
     for metric in METRICS:
         measured = [record for record in finished if metric in record.test]
-        for runs in group(measured, lambda run: (*_labels(run), describe(run.config, varied))).values():
+        for runs in group(measured, alike).values():
             if len({cell(run.config) for run in runs}) > 1:
                 yield metric, runs
-
-
-def _labels(record: Record) -> tuple[str, str]:
-    return record.labels["dataset"], record.labels["method"]
-
-
-def _samples(config: RunConfig) -> int:
-    return config.samples
 
 
 def _annealing(config: RunConfig) -> tuple[int, float]:

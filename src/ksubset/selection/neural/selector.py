@@ -20,9 +20,9 @@ from torch import Tensor, nn
 
 from ksubset.estimators import Estimator
 from ksubset.selection._sklearn import check_feature_names_in, check_sample_weight
-from ksubset.selection.arguments import check_integer, check_target, listed_callbacks, notify, seed_of
+from ksubset.selection.arguments import check_integer, check_target, is_integer, listed_callbacks, notify, seed_of
 from ksubset.selection.co_inclusion import CoInclusion, joint_probabilities, likeliest
-from ksubset.selection.groups import FeatureGroups, SubsetSpace, SupportMixin, is_constant, take_rows
+from ksubset.selection.groups import SubsetSpace, SupportMixin, is_constant, take_rows
 from ksubset.selection.neural.batches import Scaling
 from ksubset.selection.neural.networks import check_outputs, device_of, new_network
 from ksubset.selection.neural.targets import Data, Target, target_of, task_of
@@ -235,10 +235,8 @@ class NeuralSubsetSelector(SupportMixin, BaseEstimator):  # type: ignore[misc]
         return data, target, weights
 
     def _space(self, data: Any) -> SubsetSpace:
-        names = getattr(self, "feature_names_in_", None)
-        units = FeatureGroups(is_constant(data), names, self.feature_groups, self.always_include, self.exclude)
-        wanted = self.n_features_to_select
-        if isinstance(wanted, bool) or not isinstance(wanted, int | np.integer):
+        units, wanted = self._feature_groups(data), self.n_features_to_select
+        if not is_integer(wanted):
             raise TypeError(f"n_features_to_select: expected an integer, got {wanted!r}")
         units.check_sizes([int(wanted)], wanted)
         return units.space(int(wanted))

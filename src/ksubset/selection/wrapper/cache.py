@@ -24,13 +24,11 @@ def identity(
         TypeError: A part cannot be pickled; the message names it.
     """
     # The whole estimator, because more than its parameters may count; each parameter, to name what differs.
-    parts = {"data": data, "target": target, "estimator": estimator}
-    parts |= {"estimator.class": type(estimator)}
+    parts = {"data": data, "target": target, "estimator": estimator, "estimator.class": type(estimator)}
     parts |= {f"estimator.{name}": _own(value) for name, value in sorted(estimator.get_params(deep=True).items())}
     # The kind of splitter decides what fresh folds there are.
     parts |= {"scoring": scoring, "folds": (type(splitter).__qualname__, folds)}
-    parts |= {f"metadata.{name}": value for name, value in metadata.items()}
-    return digests(parts)
+    return digests(parts | {f"metadata.{name}": value for name, value in metadata.items()})
 
 
 def _own(value: Any) -> Any:
