@@ -77,6 +77,16 @@ def test_a_run_takes_an_option_once(tmp_path: Path, arguments: list[str], messag
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.parametrize(
+    "arguments", [("sweep", "--jobs", "1", "--jobs", "2"), ("lab", "--repeats", "2", "--repeats", "2")]
+)
+def test_every_command_takes_an_option_once(tmp_path: Path, arguments: tuple[str, ...]) -> None:
+    result = invoke(*arguments, "--out", tmp_path)
+    assert result.exit_code == 2
+    assert result.stderr.strip() == f"error: {arguments[1]}: expected one value, got 2"
+    assert not list(tmp_path.iterdir())
+
+
 def test_a_sweep_runs_all_combinations_once(tmp_path: Path) -> None:
     grid = [*QUICK, "--method", "gs", "--method", "sfess-v", "--seed", "0", "--seed", "1", "--out", tmp_path]
     result = invoke("sweep", *grid)

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from torch.utils.serialization import config
 
 from ksubset._support.files import write
 from ksubset._support.identity import differences
@@ -55,7 +56,9 @@ def save(path: str | Path, state: Mapping[str, Any], identity: Mapping[str, str]
         OSError: It cannot be written; what was there stays.
     """
     content = io.BytesIO()
-    torch.save({"identity": dict(identity), "state": dict(state)}, content)
+    # Whoever saves other files without checksums may; `load` looks at those of this one.
+    with config.patch("save.compute_crc32", True):  # type: ignore[attr-defined]  # missing in torch's types
+        torch.save({"identity": dict(identity), "state": dict(state)}, content)
     write(Path(path), content.getvalue())
 
 
