@@ -47,7 +47,6 @@ def lab(
     console = Console()
     with one_thread():
         out = out or Path("results/lab-smoke" if smoke else "results/lab")
-        chosen = problem or problems.PROBLEMS
-        paths = run(chosen, settings, out, say=partial(say, console), bar=partial(bar, console))
+        paths = run(problem or problems.PROBLEMS, settings, out, say=partial(say, console), bar=partial(bar, console))
     for path in paths:
         typer.echo(path)

@@ -1,7 +1,7 @@
 """A run as TensorBoard shows it."""
 
 import functools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
@@ -44,8 +44,12 @@ class TensorBoard(AbstractContextManager["TensorBoard"]):
         if self._writer is None:
             # Only the first epoch that is trained here tells where the run goes on.
             self._writer = self._open(purge_step=epoch)
-        for name, value in _scalars(entry):
-            self._writer.add_scalar(name, value, epoch)
+        for name, value in entry.items():
+            if isinstance(value, dict):
+                for metric, number in value.items():
+                    self._writer.add_scalar(f"{name}/{metric}", number, epoch)
+            elif name != "epoch":
+                self._writer.add_scalar(name, value, epoch)
         if epoch in (1, epochs) or epoch % max(epochs // _PICTURES, 1) == 0:
             self._draw(training, epoch)
         # What a killed process had not written would be missing, if it was from before the checkpoint.
@@ -60,11 +64,3 @@ class TensorBoard(AbstractContextManager["TensorBoard"]):
             # Originals in the upper row, what the network makes of them below.
             rows = [torch.cat([*images.reshape(-1, side, side)], dim=1) for images in pictures]
             self._writer.add_image("reconstructions", torch.cat(rows)[None], epoch)
-
-
-def _scalars(entry: dict[str, Any]) -> Iterator[tuple[str, float]]:
-    for name, value in entry.items():
-        if isinstance(value, dict):
-            yield from ((f"{name}/{metric}", number) for metric, number in value.items())
-        elif name != "epoch":
-            yield name, value

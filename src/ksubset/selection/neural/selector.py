@@ -149,8 +149,8 @@ class NeuralSubsetSelector(SupportMixin, BaseEstimator):  # type: ignore[misc]
         """
         callbacks, device = listed_callbacks(self.callbacks), device_of(self.device)
         saved = None if self.checkpoint is None else load(self.checkpoint)
-        given = self.random_state is not None
-        seed = seed_of(self.random_state) if saved is None or given else int(saved.state["seed"])
+        # A file of something else, which may have no seed, is refused by its name below.
+        seed = int(saved.state.get("seed", 0)) if saved and self.random_state is None else seed_of(self.random_state)
         recipe = Recipe(
             self.steps, self.batch_size, self.learning_rate, self.logits_learning_rate, self.gradient_estimator,
             self.num_samples, seed,
