@@ -18,6 +18,7 @@ from ksubset import cli
 from ksubset.experiments import protocols, records
 from ksubset.experiments.config import RunConfig
 from ksubset.experiments.training import Training
+from ksubset.training import load
 
 QUICK = ["--epochs", "1", "--batch-size", "600"]
 
@@ -73,6 +74,16 @@ def test_a_run_takes_an_option_once(tmp_path: Path, arguments: list[str], messag
     result = invoke("run", *arguments, "--out", tmp_path)
     assert result.exit_code == 2
     assert result.stderr.strip() == f"error: {message}"
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    "arguments", [("sweep", "--jobs", "1", "--jobs", "2"), ("lab", "--repeats", "2", "--repeats", "2")]
+)
+def test_every_command_takes_an_option_once(tmp_path: Path, arguments: tuple[str, ...]) -> None:
+    result = invoke(*arguments, "--out", tmp_path)
+    assert result.exit_code == 2
+    assert result.stderr.strip() == f"error: {arguments[1]}: expected one value, got 2"
     assert not list(tmp_path.iterdir())
 
 
@@ -191,7 +202,7 @@ def sweeping(out: Path, backend: str) -> Iterator["subprocess.Popen[str]"]:
         env=variables | {"RAY_USAGE_STATS_ENABLED": "0"},
     ) as process:
         try:
-            while len(list(out.glob("checkpoints/*/checkpoint.json"))) < 2:
+            while len(list(out.glob("checkpoints/*/checkpoint.pt"))) < 2:
                 assert process.poll() is None
                 time.sleep(0.05)
             yield process
@@ -203,8 +214,9 @@ def check_interrupted(out: Path) -> None:
     found = list(records.read(out))
     assert [record.status for record in found] == ["interrupted"] * 2
     for record in found:
-        index = out / "checkpoints" / record.config.name() / "checkpoint.json"
-        assert len(json.loads(index.read_text())["history"]) == len(record.history) > 0
+        checkpoint = load(out / "checkpoints" / record.config.name() / "checkpoint.pt")
+        assert checkpoint is not None
+        assert len(checkpoint.state["history"]) == len(record.history) > 0
 
 
 @pytest.mark.parametrize(

@@ -42,11 +42,7 @@ class FeatureGate(nn.Module):
         dtype: torch.dtype | None = None,
     ) -> None:
         super().__init__()
-        if isinstance(n, bool) or not isinstance(n, numbers.Integral):
-            raise TypeError(f"n must be an integer, got {n!r}")
-        if n < 1:
-            raise ValueError(f"n must be 1 or more, got {n}")
-        self.logits: nn.Parameter = nn.Parameter(torch.zeros(int(n), device=device, dtype=dtype))
+        self.logits: nn.Parameter = nn.Parameter(torch.zeros(_integer("n", n, 1), device=device, dtype=dtype))
         check_size(self.logits, k)
         self.k: int = int(k)
         self.validate_args: bool | None = validate_args
@@ -81,7 +77,7 @@ class SubsetHead(nn.Module):
 
     def __init__(self, k: int, score: nn.Module, validate_args: bool | None = None) -> None:
         super().__init__()
-        self.k = _checked_size(k)
+        self.k = _integer("k", k, 0)
         self.score = score
         self.validate_args = validate_args
 
@@ -125,7 +121,7 @@ class SubsetLayer(nn.Module):
                 f"a SubsetLayer needs an estimator whose gradient flows through its sample, such as SIMPLE(), got "
                 f"{estimator!r}: use ksubset.expectation for others"
             )
-        self.k = _checked_size(k)
+        self.k = _integer("k", k, 0)
         self.estimator = estimator
         self.validate_args = validate_args
 
@@ -137,9 +133,9 @@ class SubsetLayer(nn.Module):
         return f"k={self.k}"
 
 
-def _checked_size(k: int) -> int:
-    if isinstance(k, bool) or not isinstance(k, numbers.Integral):
-        raise TypeError(f"k must be an integer, got {k!r} of type {type(k).__name__}")
-    if k < 0:
-        raise ValueError(f"k must be 0 or more, got {k}")
-    return int(k)
+def _integer(name: str, value: int, least: int) -> int:
+    if isinstance(value, bool) or not isinstance(value, numbers.Integral):
+        raise TypeError(f"{name} must be an integer, got {value!r} of type {type(value).__name__}")
+    if value < least:
+        raise ValueError(f"{name} must be {least} or more, got {value}")
+    return int(value)

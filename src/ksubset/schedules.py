@@ -48,7 +48,7 @@ class Schedule(abc.ABC):
         """The value after a fraction of the training.
 
         Raises:
-            ValueError: The share is outside of [0, 1].
+            ValueError: `progress` is outside of [0, 1].
         """
         if not 0 <= progress <= 1:
             raise ValueError(f"progress must be a fraction of the training in [0, 1], got {progress}")

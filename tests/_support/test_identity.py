@@ -4,10 +4,15 @@ import threading
 
 import numpy as np
 import pytest
+import torch
 
-from ksubset._support.identity import differences, digest
+from ksubset._support.identity import differences, digests
 
 pytest.importorskip("joblib", reason="joblib is not installed")
+
+
+def digest(value: object) -> str:
+    return digests({"value": value})["value"]
 
 
 def test_digests_are_of_content() -> None:
@@ -15,9 +20,16 @@ def test_digests_are_of_content() -> None:
     assert digest({"a": 1, "b": 2}) == digest({"b": 2, "a": 1}) != digest({"a": 1, "b": 3})
 
 
+def test_digests_of_tensors_are_of_content() -> None:
+    numbers = torch.arange(6.0)
+    assert digest(numbers) == digest(numbers.clone().requires_grad_()) != digest(numbers.double())
+    assert digest([numbers]) == digest([numbers.clone()]) != digest([numbers.view(2, 3)])
+    assert digest(numbers[::2]) == digest(torch.tensor([0.0, 2.0, 4.0]))
+
+
 @pytest.mark.parametrize("value", [lambda: 0, threading.Lock(), [lambda: 0]])
 def test_what_has_no_name_has_no_digest(value: object) -> None:
-    with pytest.raises(TypeError, match=f"expected a value that can be pickled, got {type(value).__name__}"):
+    with pytest.raises(TypeError, match=f"^value: expected a value that can be pickled, got {type(value).__name__}"):
         digest(value)
 
 

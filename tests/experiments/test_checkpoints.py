@@ -1,6 +1,7 @@
 """What is killed, interrupted or cut short goes on as if nothing had happened."""
 
 import dataclasses
+import io
 import json
 import os
 import queue
@@ -20,15 +21,16 @@ import pytest
 import torch
 from torch import Tensor
 
-from ksubset._support import files, provenance
+from ksubset._support import provenance
 from ksubset.experiments import checkpoints, datasets, records, runner
-from ksubset.experiments.checkpoints import Checkpoint
 from ksubset.experiments.config import RunConfig
 from ksubset.experiments.methods import METHODS
 from ksubset.experiments.records import Record
 from ksubset.experiments.tasks import TASKS
 from ksubset.experiments.training import Training
-from ksubset.training import joint
+from ksubset.training import Checkpoint, joint
+from ksubset.training import load as load_file
+from ksubset.training import save as save_file
 
 QUICK = RunConfig(dataset="digits", epochs=4, batch_size=256, selector_lr=5e-2, network_lr=1e-3)
 TINY = dataclasses.replace(QUICK, epochs=3, samples=2, batch_size=700)
@@ -93,10 +95,15 @@ def folder_of(config: RunConfig, out: Path) -> Path:
     return out / "checkpoints" / runner.resolve(config).name()
 
 
+def load(folder: Path) -> Checkpoint | None:
+    """The checkpoint on disk."""
+    return load_file(folder / "checkpoint.pt")
+
+
 def epochs(folder: Path) -> int:
     """Epochs in the checkpoint on disk."""
-    index = folder / "checkpoint.json"
-    return len(json.loads(index.read_bytes())["history"]) if index.exists() else 0
+    checkpoint = load(folder)
+    return 0 if checkpoint is None else len(checkpoint.state["history"])
 
 
 def run_until(config: RunConfig, out: Path, epoch: int, checkpoint_every: int = 1) -> Path:
@@ -278,20 +285,17 @@ def test_a_new_process_for_every_epoch_changes_nothing(tmp_path: Path, config: R
     last = {name: value.clone() for name, value in whole.joint.state_dict().items()}
 
     history: list[dict[str, Any]] = []
-    checkpoints.save(Checkpoint(history, 0.0, start().joint.state_dict()), config, tmp_path)
+    checkpoints.save(tmp_path, config, start().joint.state_dict(), history, 0.0)
     for number in (1, 2, 3):
         state = start()
         torch.rand(number)
-        checkpoint = checkpoints.load(config, tmp_path)
-        assert checkpoint is not None
-        assert (checkpoint.history, checkpoint.seconds) == (history, 2.0 * len(history))
-        state.joint.load_state_dict(checkpoint.state)
+        assert checkpoints.resume(state.joint, config, tmp_path) == (history, 2.0 * len(history))
         history.append(epoch(state, number))
-        checkpoints.save(Checkpoint(history, 2.0 * number, state.joint.state_dict()), config, tmp_path)
+        checkpoints.save(tmp_path, config, state.joint.state_dict(), history, 2.0 * number)
     assert history == expected
     assert last.keys() == state.joint.state_dict().keys()
     assert [name for name, value in state.joint.state_dict().items() if not torch.equal(value, last[name])] == []
-    assert len(list(tmp_path.iterdir())) == 2
+    assert [path.name for path in tmp_path.iterdir()] == ["checkpoint.pt"]
 
 
 def test_a_checkpoint_goes_when_the_record_is_there(tmp_path: Path) -> None:
@@ -331,7 +335,7 @@ def test_checkpoints_come_as_often_as_asked(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, checkpoint_every: int
 ) -> None:
     saved = []
-    monkeypatch.setattr(checkpoints, "save", lambda checkpoint, *_: saved.append(len(checkpoint.history)))
+    monkeypatch.setattr(checkpoints, "save", lambda *given: saved.append(len(given[3])))
     runner.run(dataclasses.replace(TINY, epochs=6), tmp_path, checkpoint_every=checkpoint_every)
     # None at the end, where the record is.
     assert saved == {1: [1, 2, 3, 4, 5], 2: [2, 4], 100: []}[checkpoint_every]
@@ -339,84 +343,82 @@ def test_checkpoints_come_as_often_as_asked(
 
 def test_the_time_before_a_kill_counts(tmp_path: Path) -> None:
     folder = run_until(TINY, tmp_path, 2)
-    checkpoint = checkpoints.load(runner.resolve(TINY), folder)
+    checkpoint = load(folder)
     assert checkpoint is not None
-    assert checkpoint.seconds >= sum(entry["seconds"] for entry in checkpoint.history)
+    seconds = checkpoint.state["seconds"]
+    assert seconds >= sum(entry["seconds"] for entry in checkpoint.state["history"])
     record = runner.run(TINY, tmp_path)
-    assert record.seconds_total > checkpoint.seconds
+    assert record.seconds_total > seconds
     assert record.seconds_total >= sum(entry["seconds"] for entry in record.history)
 
 
-def truncated(folder: Path) -> None:
-    path = folder / "epoch-2.safetensors"
-    path.write_bytes(path.read_bytes()[:-100])
+def truncated(content: bytes) -> bytes:
+    return content[:-100]
 
 
-def changed(folder: Path) -> None:
-    path = folder / "epoch-2.safetensors"
-    content = bytearray(path.read_bytes())
-    content[len(content) // 2] ^= 1
-    path.write_bytes(content)
+def changed(content: bytes) -> bytes:
+    middle = len(content) // 2
+    return content[:middle] + bytes([content[middle] ^ 1]) + content[middle + 1 :]
 
 
-def missing(folder: Path) -> None:
-    (folder / "epoch-2.safetensors").unlink()
+def of(value: Any) -> Callable[[bytes], bytes]:
+    def write(_: bytes) -> bytes:
+        file = io.BytesIO()
+        torch.save(value, file)
+        return file.getvalue()
 
-
-def truncated_index(folder: Path) -> None:
-    path = folder / "checkpoint.json"
-    path.write_bytes(path.read_bytes()[:-100])
-
-
-def index(content: bytes) -> Callable[[Path], None]:
-    return lambda folder: (folder / "checkpoint.json").write_bytes(content) and None
-
-
-def cut_history(folder: Path) -> None:
-    path = folder / "checkpoint.json"
-    fields = json.loads(path.read_bytes())
-    del fields["history"][-1]
-    path.write_text(json.dumps(fields))
-
-
-def of_another_run(folder: Path) -> None:
-    config = dataclasses.replace(TINY, network_lr=2e-3)
-    for path in run_until(config, folder.parents[1], 2).iterdir():
-        shutil.copy(path, folder)
+    return write
 
 
 @pytest.mark.parametrize(
     ("damage", "reason"),
     [
-        (truncated, "epoch-2.safetensors has another checksum"),
-        (changed, "epoch-2.safetensors has another checksum"),
-        (missing, "No such file"),
-        (truncated_index, "JSONDecodeError"),
-        (index(b""), "JSONDecodeError"),
-        (index(b'"\x80"'), "UnicodeDecodeError"),
-        (index(b"[]"), "TypeError"),
-        (index(b"null"), "TypeError"),
-        (index(b"{}"), "KeyError"),
-        (index(b'{"state": 1}'), "TypeError"),
-        (of_another_run, "another configuration, which differs in network_lr'"),
-        (cut_history, r"its history has 1 epochs, its tensors are epoch-2\.safetensors"),
+        (truncated, "BadZipFile"),
+        (changed, r"the checksum of .* is another one"),
+        (lambda _: b"", "BadZipFile"),
+        (lambda _: b'"\x80"', "BadZipFile"),
+        (of([]), "AttributeError"),
+        (of(None), "AttributeError"),
+        (of({}), "it has other entries"),
+        (of({"identity": {}}), "it has other entries"),
+        (of(truncated), "UnpicklingError"),
     ],
 )
-def test_a_damaged_checkpoint_is_named(tmp_path: Path, damage: Callable[[Path], None], reason: str) -> None:
+def test_a_damaged_checkpoint_is_named(tmp_path: Path, damage: Callable[[bytes], bytes], reason: str) -> None:
     other = runner.run(dataclasses.replace(TINY, epochs=1), tmp_path)
     content = (tmp_path / other.filename).read_bytes()
-    folder = run_until(TINY, tmp_path, 2)
-    damage(folder)
+    file = run_until(TINY, tmp_path, 2) / "checkpoint.pt"
+    damaged = damage(file.read_bytes())
+    file.write_bytes(damaged)
     with pytest.raises(ValueError, match=reason) as caught:
         runner.run(TINY, tmp_path)
     message = str(caught.value)
-    assert message.startswith(f"{folder / 'checkpoint.json'}: expected a checkpoint of this run, got ")
-    assert message.endswith(f"; delete the folder {folder} to start it anew")
+    assert message.startswith(f"checkpoint: expected a file of a training, got {file} (")
+    assert message.endswith("; delete it, or give another path")
     # Nothing that the user may want to look at was touched, and there is no record of what never ran.
+    assert file.read_bytes() == damaged
     assert (tmp_path / other.filename).read_bytes() == content
     assert list(records.read(tmp_path)) == [other]
-    shutil.rmtree(folder)
+    file.unlink()
     assert runner.run(TINY, tmp_path).status == records.FINISHED
+
+
+def test_a_checkpoint_of_another_configuration_is_named(tmp_path: Path) -> None:
+    file = run_until(TINY, tmp_path, 2) / "checkpoint.pt"
+    shutil.copy(run_until(dataclasses.replace(TINY, network_lr=2e-3), tmp_path, 2) / "checkpoint.pt", file)
+    with pytest.raises(ValueError, match=r"got .*checkpoint\.pt, which differs in network_lr; delete it") as caught:
+        runner.run(TINY, tmp_path)
+    assert str(file) in str(caught.value)
+    file.unlink()
+    assert runner.run(TINY, tmp_path).status == records.FINISHED
+
+
+def test_a_setting_of_a_later_version_refuses_no_checkpoint(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    run_until(TINY, tmp_path, 2)
+    later = dataclasses.make_dataclass("Later", [("novelty", int, 3)], bases=(RunConfig,), frozen=True)
+    seen: list[dict[str, Any]] = []
+    runner.run(later(**dataclasses.asdict(TINY)), tmp_path, seen.append)
+    assert [entry["epoch"] for entry in seen] == [3]
 
 
 def without_logits(state: dict[str, Tensor]) -> None:
@@ -444,14 +446,13 @@ def with_another_estimator(state: dict[str, Tensor]) -> None:
 )
 def test_a_checkpoint_of_another_version_is_named(tmp_path: Path, change: Callable[[dict[str, Tensor]], None]) -> None:
     folder = run_until(TINY, tmp_path, 2)
-    config = runner.resolve(TINY)
-    checkpoint = checkpoints.load(config, folder)
+    checkpoint = load(folder)
     assert checkpoint is not None
-    change(checkpoint.state)
-    checkpoints.save(checkpoint, config, folder)
-    with pytest.raises(ValueError, match=r"of this version of ksubset, got .* to start it anew") as caught:
+    change(checkpoint.state["training"])
+    save_file(checkpoint.path, checkpoint.state, checkpoint.identity)
+    with pytest.raises(ValueError, match=r"of this version of ksubset, got .*; delete it to start anew") as caught:
         runner.run(TINY, tmp_path)
-    assert str(caught.value).count(str(folder)) == 2
+    assert str(checkpoint.path) in str(caught.value)
     assert epochs(folder) == 2
 
 
@@ -470,7 +471,7 @@ def full_disk(size: int) -> Iterator[None]:
 def test_a_full_disk_leaves_the_checkpoint_before(tmp_path: Path) -> None:
     folder = run_until(TINY, tmp_path / "full", 1)
     before = {path.name: path.read_bytes() for path in folder.iterdir()}
-    with full_disk(10_000), pytest.raises(OSError, match=r"epoch-2\.safetensors: cannot be written, what was there"):
+    with full_disk(10_000), pytest.raises(OSError, match=r"checkpoint\.pt: cannot be written, what was there"):
         runner.run(TINY, tmp_path / "full", checkpoint_every=1)
     assert {path.name: path.read_bytes() for path in folder.iterdir()} == before
     record = runner.run(TINY, tmp_path / "full")
@@ -542,32 +543,21 @@ def test_an_interrupt_loses_no_epoch(tmp_path: Path, monkeypatch: pytest.MonkeyP
 
 
 @pytest.mark.parametrize("config", [TINY, dataclasses.replace(TINY, method="hybrid")], ids=lambda config: config.method)
-@pytest.mark.parametrize("name", ["epoch-2.safetensors", "checkpoint.json"])
-def test_killed_at_either_file_of_a_checkpoint(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, config: RunConfig, name: str
-) -> None:
+def test_killed_at_the_file_of_a_checkpoint(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, config: RunConfig) -> None:
     folder = run_until(config, tmp_path / "killed", 1)
-    original = files.write
 
     def write(path: Path, content: bytes) -> None:
-        if path.name == name:
-            raise Killed
-        original(path, content)
+        path.with_name(f"{path.name}.1.tmp").write_bytes(content[:100])
+        raise Killed
 
-    monkeypatch.setattr(files, "write", write)
+    monkeypatch.setattr(checkpoints.training.checkpoints, "write", write)
     with pytest.raises(Killed):
         runner.run(config, tmp_path / "killed", checkpoint_every=1)
     monkeypatch.undo()
     monkeypatch.setattr(provenance, "commit", lambda: None)
-    checkpoint = checkpoints.load(runner.resolve(config), folder)
-    assert checkpoint is not None
-    assert [entry["epoch"] for entry in checkpoint.history] == [1]
-    assert (folder / "epoch-2.safetensors").exists() == (name == "checkpoint.json")
-    # What else processes may have left when they were killed.
-    (folder / "checkpoint.json.1.tmp").write_bytes(b"{")
-    (folder / "epoch-9.safetensors").write_bytes(b"half")
+    assert epochs(folder) == 1
     run_until(config, tmp_path / "killed", 2)
-    assert [path.name for path in folder.glob("*.safetensors")] == ["epoch-2.safetensors"]
+    assert epochs(folder) == 2
     record = runner.run(config, tmp_path / "killed")
     assert numbers(record) == numbers(runner.run(config, tmp_path / "whole"))
     assert [path.name for path in (tmp_path / "killed").iterdir()] == [record.filename]

@@ -34,7 +34,7 @@ class Killer(threading.Thread):
         self.out, self.tensorboard, self.name_of_run = out, tensorboard, ""
 
     def run(self) -> None:
-        while not (found := list(self.out.glob("checkpoints/*/checkpoint.json"))):
+        while not (found := list(self.out.glob("checkpoints/*/checkpoint.pt"))):
             time.sleep(0.01)
         self.name_of_run = found[0].parent.name
         (events,) = (self.tensorboard / self.name_of_run).iterdir()
@@ -105,7 +105,7 @@ def test_failures_leave_the_others_alone(tmp_path: Path, jobs: int) -> None:
     diverging = dataclasses.replace(QUICK, network_lr=1e30)
     damaged, taken, broken, fine = (dataclasses.replace(QUICK, seed=seed) for seed in range(1, 5))
     with checkpoints.exclusive(tmp_path, damaged) as folder:
-        (folder / "checkpoint.json").write_text("{}")
+        (folder / "checkpoint.pt").write_text("{}")
     (tmp_path / f"{broken.name()}.json").write_text("{}")
     said: list[str] = []
     configs = [diverging, damaged, taken, broken, fine]
@@ -117,7 +117,7 @@ def test_failures_leave_the_others_alone(tmp_path: Path, jobs: int) -> None:
         outcome.failures,
         [
             "FloatingPointError: .* diverged in epoch 1",
-            "ValueError: .*checkpoint.json: expected a checkpoint of this run",
+            "ValueError: checkpoint: expected a file of a training, got .*checkpoint.pt ",
             "OSError: .*: another process is training",
             "ValueError: .*: expected a record",
         ],

@@ -150,3 +150,26 @@ def test_a_file_of_another_kind_is_an_error(tmp_path: Path, content: bytes) -> N
     file.write_bytes(content)
     with pytest.raises(ValueError, match=r"checkpoint: expected a file of a training, got .*training\.pt"):
         load(file)
+
+
+def test_a_damaged_file_is_an_error(tmp_path: Path) -> None:
+    file = tmp_path / "training.pt"
+    save(file, {"weight": torch.zeros(100)}, {})
+    content = bytearray(file.read_bytes())
+    place = content.index(bytes(400))
+    for damaged in (content[:-50], content[:place] + b"\1" + content[place + 1 :]):
+        file.write_bytes(damaged)
+        with pytest.raises(ValueError, match=r"got .*training\.pt \(.*\); delete it, or give another path"):
+            load(file)
+
+
+def test_a_file_has_its_checksums_whatever_torch_was_told(tmp_path: Path) -> None:
+    torch.serialization.set_crc32_options(False)
+    try:
+        save(tmp_path / "file", {"weight": torch.ones(3)}, {})
+        assert not torch.serialization.get_crc32_options()
+    finally:
+        torch.serialization.set_crc32_options(True)
+    found = load(tmp_path / "file")
+    assert found is not None
+    assert torch.equal(found.state["weight"], torch.ones(3))

@@ -1,1 +1,1 @@
-"""Files, extras, provenance, tables and colours: private, and without knowledge of the rest of the package."""
+"""Files, extras, digests, provenance, tables and colours: private, and without knowledge of the rest of the package."""

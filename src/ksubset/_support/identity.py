@@ -4,25 +4,44 @@ from collections.abc import Mapping
 from pickle import PicklingError
 from typing import Any
 
+import torch
+from torch import Tensor
+
 from ksubset._support.extras import require
 
-__all__ = ["differences", "digest"]
+__all__ = ["differences", "digests"]
 
 
-def digest(value: Any) -> str:
-    """Hash of what a value holds, the same in every process; functions and classes count by their names.
+def digests(values: Mapping[str, Any]) -> dict[str, str]:
+    """Hashes of what values hold, the same in every process; functions and classes count by their names.
 
     Raises:
-        TypeError: The value cannot be pickled.
+        TypeError: A value cannot be pickled; the message names it.
         ImportError: joblib is not installed.
     """
-    try:
-        return str(require("joblib", "selection").hash(value))
-    # How pickle says so depends on what it met, and on Python's version.
-    except (PicklingError, TypeError, AttributeError) as error:
-        raise TypeError(
-            f"expected a value that can be pickled, got {type(value).__name__} ({error.args[0]})"
-        ) from error
+    hashed = require("joblib", "selection").hash
+    result = {}
+    for name, value in values.items():
+        try:
+            result[name] = str(hashed(_plain(value)))
+        # How pickle says so depends on what it met, and on Python's version.
+        except (PicklingError, TypeError, AttributeError) as error:
+            raise TypeError(
+                f"{name}: expected a value that can be pickled, got {type(value).__name__} ({error.args[0]})"
+            ) from error
+    return result
+
+
+def _plain(value: Any) -> Any:
+    """With arrays instead of tensors, which do not pickle the same in every process."""
+    if isinstance(value, Tensor):
+        data = value.detach().cpu().flatten().contiguous()
+        return str(value.dtype), tuple(value.shape), data.view(torch.uint8).numpy()
+    if isinstance(value, Mapping):
+        return {key: _plain(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(item) for item in value]
+    return value
 
 
 def differences(mine: Mapping[str, str], theirs: Mapping[str, str]) -> list[str]:

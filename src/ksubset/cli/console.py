@@ -1,19 +1,17 @@
 """What commands share: the application, errors in one line, options given once, and progress bars."""
 
-import functools
-import inspect
-import typing
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any
 
 import typer
+import typer.core
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 import ksubset
 
-__all__ = ["Command", "app", "bar", "clear_errors", "once", "one_thread", "say"]
+__all__ = ["Command", "app", "bar", "one_thread", "say"]
 
 app = typer.Typer(
     help="Learning with k-subsets: select columns of a data set; run the paper's experiments, tabulate and plot them.",
@@ -38,64 +36,31 @@ def _options(
     """What the command takes before the name of another one."""
 
 
-Command = TypeVar("Command", bound=Callable[..., None])
-
-
-def clear_errors(command: Command) -> Command:
-    """Turn the errors that a user can mend into one line and exit code 2, and Ctrl-C into exit code 130."""
-
-    @functools.wraps(command)
-    def wrapper(*arguments: Any, **options: Any) -> None:
-        try:
-            command(*arguments, **options)
-        except (ValueError, ImportError, OSError, FloatingPointError) as error:
-            typer.echo(f"error: {' '.join(str(error).split())}", err=True)
-            raise typer.Exit(2) from error
-        except KeyboardInterrupt as interrupt:
-            typer.echo(
-                "interrupted: finished epochs of a run, finished problems of the laboratory, and the scores of a "
-                "checkpoint are kept; the same command goes on from there",
-                err=True,
-            )
-            raise typer.Exit(130) from interrupt
-
-    return typing.cast(Command, wrapper)
-
-
-def once(*repeatable: str) -> Callable[[Command], Command]:
-    """Refuse an option that is given twice, of which the last one would win without a word.
-
-    Arguments:
-        repeatable: Parameters for options that may be.
+class Command(typer.core.TyperCommand):
+    """Refuses an option that is given twice, of which the last one would win without a word; turns the errors that a
+    user can mend into one line and exit code 2, and Ctrl-C into exit code 130.
     """
 
-    def decorate(command: Command) -> Command:
-        signature = inspect.signature(command)
-        single = {}
-        for name, parameter in signature.parameters.items():
-            kind, option = typing.get_args(parameter.annotation)
-            several = any(typing.get_origin(part) is list for part in (kind, *typing.get_args(kind)))
-            if not several and isinstance(option, typer.models.OptionInfo):
-                kind = next(iter(typing.get_args(kind)), kind)  # Path, for a path that may be None
-                annotation = Annotated[list[kind] | None, option]  # type: ignore[valid-type]
-                default = parameter.default
-                if default not in (None, inspect.Parameter.empty):
-                    default = [default]
-                single[name] = parameter.replace(annotation=annotation, default=default)
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        given: list[Any] = self.make_parser(ctx).parse_args(list(args))[2]
+        for option in given:
+            if (count := given.count(option)) > 1 and not (option.multiple or option.is_flag):
+                raise _ended(f"error: {option.opts[0]}: expected one value, got {count}", 2)
+        return super().parse_args(ctx, args)
 
-        @functools.wraps(command)
-        def wrapper(**values: Any) -> None:
-            for name, given in values.items():
-                if isinstance(given, list) and len(given) > 1 and name not in repeatable:
-                    grid = "" if name in single else "; a grid is a matter of 'ksubset sweep'"
-                    raise ValueError(f"--{name.replace('_', '-')}: expected one value, got {len(given)}{grid}")
-            command(**{name: given[0] if given and name in single else given for name, given in values.items()})
+    def invoke(self, ctx: Any) -> Any:
+        try:
+            return super().invoke(ctx)
+        except (ValueError, ImportError, OSError, FloatingPointError) as error:
+            raise _ended(f"error: {' '.join(str(error).split())}", 2) from error
+        except KeyboardInterrupt as interrupt:
+            kept = "finished epochs of a run, finished problems of the laboratory, and the scores of a checkpoint"
+            raise _ended(f"interrupted: {kept} are kept; the same command goes on from there", 130) from interrupt
 
-        parameters = [single.get(name, parameter) for name, parameter in signature.parameters.items()]
-        wrapper.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]
-        return typing.cast(Command, wrapper)
 
-    return decorate
+def _ended(message: str, code: int) -> typer.Exit:
+    typer.echo(message, err=True)
+    return typer.Exit(code)
 
 
 @contextmanager

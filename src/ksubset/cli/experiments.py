@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.console import Console
 
-from ksubset.cli.console import Command, app, bar, clear_errors, once, one_thread, say
+from ksubset.cli.console import Command, app, bar, one_thread, say
 from ksubset.experiments.config import RunConfig
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 __all__: list[str] = []
 
 
-def _options_of_config(command: Command) -> Command:
+def _options_of_config(command: Callable[..., None]) -> Callable[..., None]:
     """Give a command with the parameter ``grid`` one repeatable option for each field of :class:`RunConfig`; the grid
     holds what was given.
     """
@@ -44,10 +44,9 @@ def _options_of_config(command: Command) -> Command:
         settings = {field.name: values.pop(field.name) for field in dataclasses.fields(RunConfig)}
         command(grid={name: given for name, given in settings.items() if given}, **values)
 
-    rest = [parameter for name, parameter in signature.parameters.items() if name != "grid"]
-    rest = [parameter.replace(kind=keyword_only) for parameter in rest]
+    rest = [one.replace(kind=keyword_only) for name, one in signature.parameters.items() if name != "grid"]
     wrapper.__signature__ = signature.replace(parameters=[*options, *rest])  # type: ignore[attr-defined]
-    return typing.cast(Command, wrapper)
+    return wrapper
 
 
 _PROTOCOL = typer.Option(
@@ -58,9 +57,7 @@ _CHECKPOINT_EVERY = typer.Option(min=1, metavar="int", help="epochs from one che
 _TENSORBOARD = typer.Option(metavar="folder", help="folder for TensorBoard's files, a sub-folder for each run")
 
 
-@app.command()
-@clear_errors
-@once()
+@app.command(cls=Command)
 @_options_of_config
 def run(
     grid: dict[str, list[Any]],
@@ -76,6 +73,10 @@ def run(
     from ksubset.experiments import protocols
     from ksubset.experiments.backends.base import Plan, summary, title
 
+    for name, given in (grid | {"protocol": protocol or []}).items():
+        if len(given) > 1:
+            option = f"--{name.replace('_', '-')}"
+            raise ValueError(f"{option}: expected one value, got {len(given)}; a grid is a matter of 'ksubset sweep'")
     (config,) = protocols.grid(protocol or ["paper"], grid)
     console = Console()
     with _epochs(console, title(config), config.epochs) as progress:
@@ -83,8 +84,7 @@ def run(
     say(console, f"{title(config)}: {summary(record, out)}")
 
 
-@app.command()
-@clear_errors
+@app.command(cls=Command)
 @_options_of_config
 def sweep(
     grid: dict[str, list[Any]],
@@ -108,8 +108,7 @@ def sweep(
     _train(protocols.grid(protocol or ["paper"], grid), out, **options)
 
 
-@app.command()
-@clear_errors
+@app.command(cls=Command)
 def table(folders: Annotated[list[Path], typer.Argument(help="folders with records")]) -> None:
     """Print the paper's two tables in Markdown, the published values beside those of the records."""
     from ksubset.experiments import records
@@ -117,8 +116,7 @@ def table(folders: Annotated[list[Path], typer.Argument(help="folders with recor
     _print_tables(list(records.read(*folders)))
 
 
-@app.command()
-@clear_errors
+@app.command(cls=Command)
 def plot(
     folders: Annotated[list[Path], typer.Argument(help="folders with records")],
     out: Annotated[Path, typer.Option(help="folder for the figures (PNG)")] = Path("figures"),
@@ -129,8 +127,7 @@ def plot(
     _draw(list(records.read(*folders)), out)
 
 
-@app.command()
-@clear_errors
+@app.command(cls=Command)
 def reproduce(
     out: Annotated[Path, typer.Option(help="folder for the records")] = Path("results/digits"),
     figures: Annotated[Path, typer.Option(help="folder for the figures (PNG)")] = Path("figures/digits"),

@@ -8,13 +8,12 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from ksubset.cli.console import app, bar, clear_errors, one_thread, say
+from ksubset.cli.console import Command, app, bar, one_thread, say
 
 __all__: list[str] = []
 
 
-@app.command()
-@clear_errors
+@app.command(cls=Command)
 def lab(
     problem: Annotated[
         list[str] | None, typer.Option(help="toy, quadratic, network, threshold or decoder (default: all)")
@@ -48,7 +47,6 @@ def lab(
     console = Console()
     with one_thread():
         out = out or Path("results/lab-smoke" if smoke else "results/lab")
-        chosen = problem or problems.PROBLEMS
-        paths = run(chosen, settings, out, say=partial(say, console), bar=partial(bar, console))
+        paths = run(problem or problems.PROBLEMS, settings, out, say=partial(say, console), bar=partial(bar, console))
     for path in paths:
         typer.echo(path)

@@ -8,7 +8,7 @@ import numpy as np
 import typer
 from rich.console import Console
 
-from ksubset.cli.console import app, bar, clear_errors, once, one_thread, say
+from ksubset.cli.console import Command, app, bar, one_thread, say
 
 if TYPE_CHECKING:
     from ksubset.selection import Progress
@@ -19,9 +19,7 @@ __all__: list[str] = []
 _NEARLY = 5
 
 
-@app.command()
-@clear_errors
-@once("exclude", "always_include")
+@app.command(cls=Command)
 def select(
     data: Annotated[Path, typer.Argument(help="CSV or Parquet file", show_default=False)],
     target: Annotated[str, typer.Option(metavar="column", help="what the model is to predict", show_default=False)],

@@ -66,12 +66,11 @@ class RunConfig:
             self._check(name, self._whole(name, least), f"an integer >= {least}")
         for name, known in (("subsets_per", SUBSETS_PER), ("lr_schedule", SCHEDULES), ("precision", PRECISIONS)):
             self._check(name, getattr(self, name) in known, f"one of {', '.join(known)}")
-        self._check("tuning", self._number("tuning") and 0 <= self.tuning < 1, "a number in [0, 1)")
+        for name in ("tuning", "selector_beta1"):
+            self._check(name, self._number(name) and 0 <= getattr(self, name) < 1, "a number in [0, 1)")
         for name in ("selector_lr", "network_lr", "temperature_start", "temperature_end"):
             self._check(name, self._number(name) and getattr(self, name) > 0, "a finite number > 0")
         self._check("weight_decay", self._number("weight_decay") and self.weight_decay >= 0, "a finite number >= 0")
-        beta_holds = self._number("selector_beta1") and 0 <= self.selector_beta1 < 1
-        self._check("selector_beta1", beta_holds, "a number in [0, 1)")
 
     def _whole(self, name: str, least: int) -> bool:
         value = getattr(self, name)
@@ -86,11 +85,14 @@ class RunConfig:
         if not holds:
             raise ValueError(f"{name}: expected {expected}, got {getattr(self, name)!r}")
 
+    def changed(self) -> dict[str, Any]:
+        """The settings that are not the defaults: these stay when a later version brings another setting."""
+        values = {field.name: (getattr(self, field.name), field.default) for field in dataclasses.fields(self)}
+        return {name: value for name, (value, default) in values.items() if value != default}
+
     def digest(self) -> str:
-        """Eight hexadecimal digits that change with any setting, and stay when a later version brings another one."""
-        defaults = {field.name: field.default for field in dataclasses.fields(self)}
-        text = json.dumps({n: v for n, v in dataclasses.asdict(self).items() if v != defaults[n]}, sort_keys=True)
-        return hashlib.sha256(text.encode()).hexdigest()[:8]
+        """Eight hexadecimal digits that change with any setting."""
+        return hashlib.sha256(json.dumps(self.changed(), sort_keys=True).encode()).hexdigest()[:8]
 
     def name(self) -> str:
         """A readable name, unique to this configuration: ``classification-digits-sfess-v-seed0-1a2b3c4d``."""

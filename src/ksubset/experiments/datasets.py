@@ -21,20 +21,33 @@ from torch import Tensor
 
 from ksubset._support.extras import require
 
-__all__ = ["SETS", "DataSplit", "IdxFile", "IdxSet", "Source", "find", "load", "load_idx"]
+__all__ = ["SETS", "DataSet", "DataSplit", "IdxFile", "IdxSet", "Source", "find", "load", "load_idx"]
 
 _TRAINING, _VALIDATION = 40_000, 10_000
 
 
 @dataclass(frozen=True)
-class DataSplit:
-    """Images and labels of the three parts, on the CPU.
+class DataSet:
+    """What is known of a data set before it is loaded.
 
     Arguments:
         label: name for tables and figures.
         side: pixels along an edge of the square images, ``n = side ** 2``.
         num_classes: number of classes.
         k: number of selected pixels unless a run says otherwise.
+    """
+
+    label: str
+    side: int
+    num_classes: int
+    k: int
+
+
+@dataclass(frozen=True)
+class DataSplit(DataSet):
+    """Images and labels of the three parts, on the CPU.
+
+    Arguments:
         train_images, validation_images, test_images: float32 in [0, 1].
         train_labels, validation_labels, test_labels: int64 in ``[0, num_classes)``.
 
@@ -42,10 +55,6 @@ class DataSplit:
         images `(N, n)`, labels `(N,)`.
     """
 
-    label: str
-    side: int
-    num_classes: int
-    k: int
     train_images: Tensor
     train_labels: Tensor
     validation_images: Tensor
@@ -90,21 +99,13 @@ class IdxSet:
 
 
 @dataclass(frozen=True)
-class Source:
-    """An entry of :data:`SETS`: what is known of a data set before it is loaded.
+class Source(DataSet):
+    """An entry of :data:`SETS`.
 
     Arguments:
-        label: name for tables and figures.
-        side: pixels along an edge.
-        num_classes: number of classes.
-        k: default number of selected pixels.
         parts: gives (images, labels) for training, validation and test; its argument is the folder to look in first.
     """
 
-    label: str
-    side: int
-    num_classes: int
-    k: int
     parts: Callable[[Path | None], list[tuple[Tensor, Tensor]]]
 
 

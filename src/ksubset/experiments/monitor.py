@@ -1,9 +1,10 @@
 """A run as TensorBoard shows it."""
 
 import functools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
 import torch
 
@@ -15,7 +16,7 @@ __all__ = ["TensorBoard"]
 _PICTURES = 20
 
 
-class TensorBoard:
+class TensorBoard(AbstractContextManager["TensorBoard"]):
     """Curves and pictures of one run, in a folder of its own; a monitor of :func:`ksubset.experiments.runner.run`.
 
     Curves have a point for each epoch; the inclusion probabilities, the mask and the reconstructions are drawn some
@@ -34,9 +35,6 @@ class TensorBoard:
         self._open: Callable[..., Any] = functools.partial(writer, str(Path(folder) / name))
         self._writer: Any = None
 
-    def __enter__(self) -> Self:
-        return self
-
     def __exit__(self, *exception: object) -> None:
         if self._writer is not None:
             self._writer.close()
@@ -46,8 +44,12 @@ class TensorBoard:
         if self._writer is None:
             # Only the first epoch that is trained here tells where the run goes on.
             self._writer = self._open(purge_step=epoch)
-        for name, value in _scalars(entry):
-            self._writer.add_scalar(name, value, epoch)
+        for name, value in entry.items():
+            if isinstance(value, dict):
+                for metric, number in value.items():
+                    self._writer.add_scalar(f"{name}/{metric}", number, epoch)
+            elif name != "epoch":
+                self._writer.add_scalar(name, value, epoch)
         if epoch in (1, epochs) or epoch % max(epochs // _PICTURES, 1) == 0:
             self._draw(training, epoch)
         # What a killed process had not written would be missing, if it was from before the checkpoint.
@@ -62,11 +64,3 @@ class TensorBoard:
             # Originals in the upper row, what the network makes of them below.
             rows = [torch.cat([*images.reshape(-1, side, side)], dim=1) for images in pictures]
             self._writer.add_image("reconstructions", torch.cat(rows)[None], epoch)
-
-
-def _scalars(entry: dict[str, Any]) -> Iterator[tuple[str, float]]:
-    for name, value in entry.items():
-        if isinstance(value, dict):
-            yield from ((f"{name}/{metric}", number) for metric, number in value.items())
-        elif name != "epoch":
-            yield name, value

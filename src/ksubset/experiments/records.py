@@ -148,19 +148,14 @@ def slug(config: RunConfig, varied: Collection[str] = ()) -> str:
 
 def _words(config: RunConfig, varied: Collection[str]) -> tuple[str | None, list[str], list[str]]:
     """The protocol; epochs, subsets and k; and whatever differs from the paper in a run of no protocol."""
-    fields = dataclasses.fields(config)
-    usual: dict[str, Any] = {field.name: field.default for field in fields if field.name in varied}
+    usual: dict[str, Any] = {name: getattr(RunConfig, name) for name in varied}
     config = dataclasses.replace(config, **usual)
     subsets = "M subsets" if "samples" in varied else f"M = {quantity(config.samples, 'subset')}"
     headline = [quantity(config.epochs, "epoch"), f"{subsets} per {config.subsets_per}", f"k = {config.k}"]
     protocol = protocols.name(config)
     if protocol:
         return protocol, headline, []
-    values = {
-        field.name: getattr(config, field.name)
-        for field in fields
-        if field.name not in _CELL + _HEADLINE and getattr(config, field.name) != field.default
-    }
+    values = {name: value for name, value in config.changed().items() if name not in _CELL + _HEADLINE}
     return None, headline, [f"{name} = {v if isinstance(v, str) else f'{v:g}'}" for name, v in values.items()]
 
 

@@ -16,7 +16,6 @@ from torch import Tensor
 import ksubset
 from ksubset._support import files, provenance
 from ksubset.experiments import checkpoints, datasets, methods, records, tasks
-from ksubset.experiments.checkpoints import Checkpoint
 from ksubset.experiments.config import RunConfig
 from ksubset.experiments.records import Record
 from ksubset.experiments.training import Training
@@ -87,22 +86,14 @@ def run(
     task = tasks.find(config.task)(data.side, data.num_classes)
     with checkpoints.exclusive(out, config) as folder, _Interrupt() as interrupt, seeded(config.seed, device):
         training = Training(config, data, task, device)
-        history: list[dict[str, Any]] = []
-        if (found := checkpoints.load(config, folder)) is not None:
-            try:
-                training.joint.load_state_dict(found.state)
-            except (LookupError, RuntimeError) as error:  # whole, as its checksum says, but not of this code
-                raise ValueError(
-                    f"{folder}: expected a checkpoint of this version of ksubset, got {error!r}; delete the folder "
-                    f"{folder} to start it anew"
-                ) from error
-            history, start = found.history, start - found.seconds
+        history, seconds = checkpoints.resume(training.joint, config, folder)
+        start -= seconds
         while len(history) < config.epochs:
             # An epoch that is cut short leaves the training behind, somewhere between two epochs.
             last = {name: value.clone() for name, value in training.joint.state_dict().items()}
             entry = training.epoch(lambda: interrupt.requested)
             if entry is None:
-                checkpoints.save(Checkpoint(history, time.perf_counter() - start, last), config, folder)
+                checkpoints.save(folder, config, last, history, time.perf_counter() - start)
                 break
             history.append(entry)
             # Before the checkpoint, after which nobody would hear of this epoch again.
@@ -111,8 +102,7 @@ def run(
             if monitor is not None:
                 monitor(training, entry)
             if len(history) % checkpoint_every == 0 and len(history) < config.epochs:
-                checkpoint = Checkpoint(history, time.perf_counter() - start, training.joint.state_dict())
-                checkpoints.save(checkpoint, config, folder)
+                checkpoints.save(folder, config, training.joint.state_dict(), history, time.perf_counter() - start)
         finished = len(history) == config.epochs
         pictures = training.pictures()
         record = Record(

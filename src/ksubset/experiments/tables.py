@@ -133,9 +133,9 @@ def runtime(records: Iterable[Record]) -> str:
         columns = _columns(members)
         rows = []
         by_device = group(members, lambda record: record.device)
-        for title, seconds in (
-            ("Total time ↓", lambda record: record.seconds_total),
-            ("Time per epoch ↓", lambda record: record.seconds_per_epoch),
+        for title, seconds, theirs in (
+            ("Total time ↓", lambda record: record.seconds_total, [60 * value for value in printed["total_minutes"]]),
+            ("Time per epoch ↓", lambda record: record.seconds_per_epoch, printed["epoch_seconds"]),
         ):
             for device, runs in by_device.items():
                 by_task = group(runs, lambda record: record.labels["task"])
@@ -145,9 +145,7 @@ def runtime(records: Iterable[Record]) -> str:
                     texts = {name: f"{_time(means[name])} ({quantity(len(methods[name]), 'run')})" for name in methods}
                     # A device has commas of its own.
                     rows.append([title, task, f"ours: {device}", *_ranked(columns, texts, means, best=min)])
-            total = title.startswith("Total")
-            values = [60 * minutes for minutes in printed["total_minutes"]] if total else printed["epoch_seconds"]
-            means = dict(zip(paper["methods"], values, strict=True))
+            means = dict(zip(paper["methods"], theirs, strict=True))
             texts = {method: _time(value) for method, value in means.items()}
             rows.append(["", "all", f"paper: {printed['device']}", *_ranked(columns, texts, means, best=min)])
         table = markdown.table(["Metric", "Task", "Source", *columns], rows)

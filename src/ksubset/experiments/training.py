@@ -96,19 +96,14 @@ class Training:
             """Loss `(S,)` of subsets `(S, n)` shared by the batch, or `(S, B)` of subsets `(S, B, n)`."""
             # Hard subsets that need no gradient let the first layer skip the columns that are not selected.
             k = None if z.requires_grad else self.joint.size_at(self.joint.round)
-            loss = self._losses(x, y, z.unsqueeze(-2) if shared else z, k, sums)
+            output = self._output(x, z.unsqueeze(-2) if shared else z, k)
+            loss = self.task.loss(output, x, y)
+            with torch.no_grad():
+                _add(sums, self.task.statistics(output.detach(), x, y, training=True))
+                _add(sums, {"loss": loss.sum(), "losses": torch.tensor(loss.numel())})
             return loss.mean(-1) if shared else loss
 
         return Batch(losses, rows=None if shared else len(x))
-
-    def _losses(self, x: Tensor, y: Tensor, mask: Tensor, k: int | None, sums: dict[str, Tensor]) -> Tensor:
-        """Losses `(S, B)` of a batch, whose statistics are added to the sums."""
-        output = self._output(x, mask, k)
-        loss = self.task.loss(output, x, y)
-        with torch.no_grad():
-            _add(sums, self.task.statistics(output.detach(), x, y, training=True))
-            _add(sums, {"loss": loss.sum(), "losses": torch.tensor(loss.numel())})
-        return loss
 
     def _output(self, x: Tensor, mask: Tensor, k: int | None) -> Tensor:
         with torch.autocast(self.device.type, torch.bfloat16, enabled=self.mixed):

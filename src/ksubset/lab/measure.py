@@ -1,10 +1,10 @@
 """Bias, variance, error and cost of an estimator, from many independent estimates of one gradient."""
 
 import copy
+import dataclasses
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 from torch import Generator, Tensor
@@ -143,13 +143,13 @@ def measure(problem: Problem, name: str, samples: int, repeats: int) -> Measurem
         if isinstance(estimator, Hybrid):
             torch.manual_seed(problem.seed + 1)
             for _ in range(_WARM_CALLS):
-                _gradient(problem.f, problem, estimator, samples, (min(_WARM_ROWS, _rows(problem, samples)),))
+                _gradient(problem, estimator, samples, (min(_WARM_ROWS, _rows(problem, samples)),))
         # The same subsets for all estimators with exact samples, so that their ratios hold little noise; neither the
         # stream of the warm-up nor the one that the problem's own numbers come from.
         torch.manual_seed(problem.seed + 2)
         found = quality(estimates(problem, estimator, samples, repeats), problem.gradient, problem.noise)
         counter = _Counter(problem.f)
-        _gradient(counter, problem, copy.deepcopy(estimator), samples)
+        _gradient(dataclasses.replace(problem, f=counter), copy.deepcopy(estimator), samples)
         seconds = _seconds(problem, estimator, samples)
     return Measurement(
         **vars(found), problem=problem.name, seed=problem.seed, estimator=name, samples=samples, repeats=repeats,
@@ -164,7 +164,7 @@ def estimates(problem: Problem, estimator: Estimator, samples: int, repeats: int
     """
     rows = _rows(problem, samples)
     sizes = [min(rows, repeats - start) for start in range(0, repeats, rows)]
-    return torch.cat([_gradient(problem.f, problem, copy.deepcopy(estimator), samples, (size,)) for size in sizes])
+    return torch.cat([_gradient(problem, copy.deepcopy(estimator), samples, (size,)) for size in sizes])
 
 
 def _rows(problem: Problem, samples: int) -> int:
@@ -193,27 +193,25 @@ def quality(gradients: Tensor, exact: Tensor, noise: float = 0.0) -> Quality:
     )
 
 
-def _gradient(
-    f: Callable[[Tensor], Tensor], problem: Problem, estimator: Estimator, samples: int, batch: Sequence[int] = ()
-) -> Tensor:
+def _gradient(problem: Problem, estimator: Estimator, samples: int, batch: Sequence[int] = ()) -> Tensor:
     """Estimates of the gradient, `(*batch, n)`."""
     # Repeated, not expanded: every row has a gradient of its own.
     logits = problem.logits.repeat(*batch, 1) if batch else problem.logits.clone()
     logits.requires_grad_()
     dist = KSubset(problem.k, logits, validate_args=False)
     # The rows are independent, so the gradient of their sum holds that of each.
-    (gradient,) = torch.autograd.grad(expectation(f, dist, estimator, samples).sum(), logits)
+    (gradient,) = torch.autograd.grad(expectation(problem.f, dist, estimator, samples).sum(), logits)
     return gradient
 
 
 def _seconds(problem: Problem, estimator: Estimator, samples: int) -> float:
     estimator = copy.deepcopy(estimator)
     calls = max(_TIMED_CALLS, _TIMED_EVALUATIONS // samples)
-    _gradient(problem.f, problem, estimator, samples)
+    _gradient(problem, estimator, samples)
     # Processor time: on one thread that of the wall clock, but for other processes.
     start = time.process_time()
     for _ in range(calls):
-        _gradient(problem.f, problem, estimator, samples)
+        _gradient(problem, estimator, samples)
     return (time.process_time() - start) / calls
 
 
@@ -225,17 +223,10 @@ class _Counter:
 
     def __call__(self, z: Tensor) -> Tensor:
         self.evaluations += z[..., 0].numel()
-        watched: Tensor = _CountGradients.apply(z, self)
+        watched = z.view_as(z)
+        if watched.requires_grad:
+            watched.register_hook(self._count)
         return self._f(watched)
 
-
-class _CountGradients(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx: Any, z: Tensor, counter: _Counter) -> Tensor:
-        ctx.counter = counter
-        return z.view_as(z)
-
-    @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> tuple[Any, ...]:
-        ctx.counter.gradients += grad[..., 0].numel()
-        return grad, None
+    def _count(self, grad: Tensor) -> None:
+        self.gradients += grad[..., 0].numel()

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils import check_array, check_consistent_length, check_random_state
 
-__all__ = ["check_integer", "check_positive", "check_target", "listed_callbacks", "notify", "seed_of"]
+__all__ = ["check_integer", "check_positive", "check_target", "is_integer", "listed_callbacks", "notify", "seed_of"]
 
 
 def listed_callbacks(callbacks: Any) -> list[Callable[[Any], Any]]:
@@ -25,9 +25,14 @@ def notify(callbacks: Sequence[Callable[[Any], Any]], progress: Any) -> bool:
     return any(isinstance(answer, bool | np.bool_) and answer for answer in answers)
 
 
+def is_integer(value: Any) -> bool:
+    """Whether a value is an integer, of Python or NumPy, and no truth value."""
+    return isinstance(value, int | np.integer) and not isinstance(value, bool)
+
+
 def check_integer(name: str, value: Any, least: int) -> int:
     """An integer that is large enough; else a TypeError or ValueError."""
-    if isinstance(value, bool) or not isinstance(value, int | np.integer):
+    if not is_integer(value):
         raise TypeError(f"{name}: expected an integer, got {value!r}")
     if value < least:
         raise ValueError(f"{name}: expected {least} or more, got {value}")

@@ -12,6 +12,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from ksubset._support.extras import require
 from ksubset.selection._sklearn import check_feature_names_in, get_output_config, safe_indexing
+from ksubset.selection.arguments import is_integer
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -73,7 +74,8 @@ def is_constant(data: Any) -> NDArray[np.bool_]:
 class SupportMixin(SelectorMixin):  # type: ignore[misc]
     """A selector whose `support_` says which columns it keeps, `(n)`, boolean.
 
-    It has `inclusion_probabilities_`, `co_inclusion` and `_first_panel`, which gives the panel of a figure, or None.
+    It has `feature_groups`, `always_include` and `exclude`, as of `FeatureGroups`; `inclusion_probabilities_`,
+    `co_inclusion` and `_first_panel`, which gives the panel of a figure, or None.
     """
 
     def transform(self, X: Any) -> Any:
@@ -118,6 +120,11 @@ class SupportMixin(SelectorMixin):  # type: ignore[misc]
         own, names = self._first_panel(plotting), check_feature_names_in(self)
         figure: Figure = plotting.draw(own, self.support_, self.inclusion_probabilities_, names, together, max_columns)
         return figure
+
+    def _feature_groups(self, data: Any) -> "FeatureGroups":
+        """The groups of the columns of data, as the arguments of the selector have them."""
+        names = getattr(self, "feature_names_in_", None)
+        return FeatureGroups(is_constant(data), names, self.feature_groups, self.always_include, self.exclude)
 
     def _get_support_mask(self) -> NDArray[np.bool_]:
         check_is_fitted(self)
@@ -277,7 +284,7 @@ def _positions(columns: Any, argument: str, places: dict[str, int], num_columns:
                 known = "names of columns of X" if places else "indices, as the columns of X have no names"
                 raise ValueError(f"{argument}: expected {known}, got {column!r}")
             positions.append(places[column])
-        elif isinstance(column, int | np.integer) and not isinstance(column, bool):
+        elif is_integer(column):
             if not 0 <= column < num_columns:
                 raise ValueError(f"{argument}: expected indices from 0 to {num_columns - 1}, got {column}")
             positions.append(int(column))

@@ -3,12 +3,14 @@
 import io
 import pickle
 import warnings
+import zipfile
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import torch
+from torch.utils.serialization import config
 
 from ksubset._support.files import write
 from ksubset._support.identity import differences
@@ -54,7 +56,9 @@ def save(path: str | Path, state: Mapping[str, Any], identity: Mapping[str, str]
         OSError: It cannot be written; what was there stays.
     """
     content = io.BytesIO()
-    torch.save({"identity": dict(identity), "state": dict(state)}, content)
+    # Whoever saves other files without checksums may; `load` looks at those of this one.
+    with config.patch("save.compute_crc32", True):  # type: ignore[attr-defined]  # missing in torch's types
+        torch.save({"identity": dict(identity), "state": dict(state)}, content)
     write(Path(path), content.getvalue())
 
 
@@ -62,18 +66,24 @@ def load(path: str | Path) -> Checkpoint | None:
     """What `save` has written, on the CPU; None if there is no file.
 
     Raises:
-        ValueError: The file is of another kind.
+        ValueError: The file is of another kind, or damaged.
     """
     path = Path(path)
     if not path.exists():
         return None
     try:
+        # torch does not look at the checksums of what it reads.
+        with zipfile.ZipFile(path) as archive:
+            if (damaged := archive.testzip()) is not None:
+                raise ValueError(f"the checksum of {damaged} is another one")
         # What torch warns of is a file of another kind, and so an error.
         with warnings.catch_warnings(action="ignore"):
             saved = torch.load(path, map_location="cpu", weights_only=True)
         if saved.keys() != {"identity", "state"}:
             raise ValueError("it has other entries")
-    # A file of another kind fails in one of these ways: no archive, none of tensors alone, not a mapping.
-    except (pickle.UnpicklingError, RuntimeError, EOFError, AttributeError, ValueError) as error:
-        raise ValueError(f"checkpoint: expected a file of a training, got {path} ({error!r})") from error
+    # Other files fail in one of these ways: no archive, none of tensors alone, not a mapping.
+    except (zipfile.BadZipFile, pickle.UnpicklingError, RuntimeError, EOFError, AttributeError, ValueError) as error:
+        raise ValueError(
+            f"checkpoint: expected a file of a training, got {path} ({error!r}); delete it, or give another path"
+        ) from error
     return Checkpoint(path, **saved)

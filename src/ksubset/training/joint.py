@@ -10,10 +10,10 @@ import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
+from ksubset._support.identity import digests
 from ksubset.distributions import SubsetDistribution
 from ksubset.estimators import Estimator, expectation
 from ksubset.schedules import Schedule
-from ksubset.training.identity import digest_of, digests
 from ksubset.training.rng import get_random_state, set_random_state
 
 __all__ = ["Batch", "JointTraining", "Plan"]
@@ -142,6 +142,7 @@ class JointTraining:
         self._selector_parameters = [*selector.parameters(), *self._estimator_at(0.0).parameters()]
         if not self._selector_parameters:
             raise ValueError(f"selector must have parameters, got {selector!r}")
+        self._parameters = [*self._selector_parameters, *network.parameters()]
         self._device = self._selector_parameters[0].device
         self.selecting = plan.rounds if plan.selecting is None else plan.selecting
         """Rounds of the first phase."""
@@ -219,8 +220,7 @@ class JointTraining:
             FloatingPointError: The training diverges: a loss, gradient or parameter is not finite.
         """
         loss = float(self._loss) / max(self.steps - self._reported, 1)
-        parameters = [parameter for group in self.optimizer.param_groups for parameter in group["params"]]
-        if not (math.isfinite(loss) and self._broken == 0 and all(bool(p.isfinite().all()) for p in parameters)):
+        if not (math.isfinite(loss) and self._broken == 0 and all(bool(p.isfinite().all()) for p in self._parameters)):
             raise FloatingPointError(
                 f"the training diverged before step {self.steps}: expected finite losses, gradients and parameters, "
                 f"got a mean loss of {loss}"
@@ -246,12 +246,11 @@ class JointTraining:
         """
         for name, module in self._modules().items():
             module.load_state_dict(_part(state, name))
-        parameters = [parameter for group in self.optimizer.param_groups for parameter in group["params"]]
         moments: dict[int, dict[str, Tensor]] = {}
         for name, value in _part(state, "optimizer").items():
             number, _, moment = name.partition(".")
             # The optimizer walks through memory, so moments must lie in it as their parameter does.
-            like = parameters[int(number)] if value.ndim else value
+            like = self._parameters[int(number)] if value.ndim else value
             moments.setdefault(int(number), {})[moment] = torch.empty_like(like).copy_(value)
         self.optimizer.load_state_dict(self.optimizer.state_dict() | {"state": moments})
         self.generator.set_state(state["generator"])
@@ -270,12 +269,11 @@ class JointTraining:
             TypeError: A value or an attribute of a module cannot be pickled.
             ImportError: joblib is missing.
         """
-        result = {name: digest_of(value) for name, value in values.items()}
         for attribute in dataclasses.fields(self.plan):
-            result[f"plan.{attribute.name}"] = digest_of(getattr(self.plan, attribute.name))
+            values[f"plan.{attribute.name}"] = getattr(self.plan, attribute.name)
         for name, module in self._modules().items():
-            result |= digests(name, module)
-        return result
+            values |= _contents(name, module)
+        return digests(values)
 
     def _modules(self) -> dict[str, nn.Module]:
         return {"selector": self.selector, "network": self.network, "estimator": self._estimator_at(0.0)}
@@ -304,6 +302,17 @@ class JointTraining:
         if plan.cosine:
             selector["lr"] *= _cosine(self.round / max(self.selecting, 1))
             network["lr"] *= _cosine(self.round / plan.rounds)
+
+
+def _contents(name: str, module: nn.Module) -> dict[str, Any]:
+    """Of a module and all in it: the class, public attributes, parameters and buffers of each, by dotted name."""
+    values: dict[str, Any] = {}
+    for path, part in module.named_modules(prefix=name):
+        values[path] = f"{type(part).__module__}.{type(part).__qualname__}"
+        # Whether it trains is up to whoever trains it.
+        own = {key: value for key, value in vars(part).items() if not key.startswith("_") and key != "training"}
+        values |= {f"{path}.{key}": value for key, value in own.items()}
+    return values | {f"{name}.{key}": value for key, value in module.state_dict().items()}
 
 
 def _part(state: Mapping[str, Tensor], name: str) -> dict[str, Tensor]:

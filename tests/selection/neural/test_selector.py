@@ -20,6 +20,7 @@ from torch import Tensor, nn
 
 from ksubset import IMLE, SIMPLE, GumbelTopK, Hybrid
 from ksubset.selection import NeuralSubsetSelector, TrainingProgress
+from ksubset.training import save
 
 
 def selector(k: int = 2, **parameters: Any) -> NeuralSubsetSelector:
@@ -462,6 +463,14 @@ def test_a_file_of_another_kind_is_an_error(numbers: Any, tmp_path: Path) -> Non
     file.write_bytes(b"[]")
     with pytest.raises(ValueError, match=r"checkpoint: expected a file of a training, got .*training\.pt"):
         selector(checkpoint=file).fit(*numbers)
+
+
+@pytest.mark.parametrize("seed", [None, 0])
+def test_a_file_of_something_else_is_an_error(numbers: Any, tmp_path: Path, seed: int | None) -> None:
+    file = tmp_path / "training.pt"
+    save(file, {"weight": torch.zeros(3)}, {"model": "another"})
+    with pytest.raises(ValueError, match=r"expected a file of the same data and settings, got .*, which differs in "):
+        selector(checkpoint=file, random_state=seed).fit(*numbers)
 
 
 def test_a_warm_start_goes_on(numbers: Any) -> None:

@@ -11,7 +11,7 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from ksubset.experiments import published
-from ksubset.experiments.plots.style import DATASETS, METHODS, METRICS, colour, counted, logarithmic, ordered
+from ksubset.experiments.plots.style import METHODS, METRICS, colour, counted, logarithmic, ordered
 from ksubset.experiments.protocols import PROTOCOLS, name
 from ksubset.experiments.records import FINISHED, Record, group, latest
 
@@ -34,10 +34,8 @@ def draw(records: Iterable[Record]) -> dict[str, Figure]:
     figures = {}
     for metric in METRICS:
         measured = [record for record in followed if metric in record.test]
-        for dataset in ordered((record.labels["dataset"] for record in measured), DATASETS):
-            runs = [record for record in measured if record.labels["dataset"] == dataset]
-            for k, members in group(runs, lambda record: record.config.k).items():
-                figures[f"time-to-{metric}-{dataset.lower()}-k-{k}"] = _figure(members, metric, dataset, k)
+        for (dataset, k), runs in group(measured, lambda run: (run.labels["dataset"], run.config.k)).items():
+            figures[f"time-to-{metric}-{dataset.lower()}-k-{k}"] = _figure(runs, metric, dataset, k)
     return figures
 
 
@@ -53,14 +51,16 @@ def _figure(records: Sequence[Record], metric: str, dataset: str, k: int | None)
     axes = figure.subplots(1, len(panels), squeeze=False, sharey=True)[0]
     methods = ordered((record.labels["method"] for record in records), METHODS)
     values = published.results(metric, dataset, k)
-    references = {f"{method}, published": (method, values[method][0]) for method in _REFERENCES if method in values}
+    references = {method: values[method][0] for method in _REFERENCES if method in values}
+    dotted: dict[str, Line2D] = {}
     drawn: dict[tuple[str, str], list[Record]] = {}
     for panel, (cost, unit, title, lines) in zip(axes, panels, strict=True):
         panel.set_title(title, fontsize="small", wrap=True)
         logarithmic(panel, unit)
         panel.grid(alpha=0.3)
-        for label, (method, value) in references.items():
-            panel.axhline(value, color=colour(method), linewidth=0.9, linestyle=":", label=label)
+        for method, value in references.items():
+            label = f"{method}, published"
+            dotted[label] = panel.axhline(value, color=colour(method), linewidth=0.9, linestyle=":", label=label)
         for (protocol, method), runs in lines.items():
             _line(panel, runs, cost, metric, f"{method}, {protocol}", colour(method, methods), _STYLES[protocol])
         drawn |= lines
@@ -69,10 +69,7 @@ def _figure(records: Sequence[Record], metric: str, dataset: str, k: int | None)
     handles = [Line2D([], [], color=colour(method, methods), label=method) for method in methods]
     if len(used) > 1:
         handles += [Line2D([], [], color="dimgrey", linestyle=_STYLES[p], label=f"protocol {p}") for p in used]
-    handles += [
-        Line2D([], [], color=colour(method), linewidth=0.9, linestyle=":", label=label)
-        for label, (method, _) in references.items()
-    ]
+    handles += dotted.values()
     columns = math.ceil(len(handles) / (2 if len(panels) > 1 else 4))
     figure.legend(handles=handles, loc="outside lower center", ncols=columns, fontsize="small")
     lengths = {
@@ -80,9 +77,9 @@ def _figure(records: Sequence[Record], metric: str, dataset: str, k: int | None)
         for protocol in used
     }
     protocols = ", ".join(f"protocol {protocol}: {length}" for protocol, length in lengths.items())
-    dotted = f"; dotted: the paper's test values, {published.load()['epochs']} epochs" if references else ""
+    explained = f"; dotted: the paper's test values, {published.load()['epochs']} epochs" if dotted else ""
     seeds = counted((len(runs) for runs in drawn.values()), "seed")
-    figure.suptitle(f"{dataset}, k = {k}; {protocols}\nmeans over {seeds}{dotted}", fontsize="small")
+    figure.suptitle(f"{dataset}, k = {k}; {protocols}\nmeans over {seeds}{explained}", fontsize="small")
     return figure
 
 

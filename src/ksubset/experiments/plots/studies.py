@@ -2,7 +2,8 @@
 
 import math
 import statistics
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from operator import attrgetter
 from typing import Any
 
 from matplotlib import colormaps
@@ -34,48 +35,38 @@ def draw(records: Iterable[Record]) -> dict[str, Figure]:
     """
     records = list(records)
     figures = {}
-    for metric, runs in _annealing_studies(records):
+    for metric, runs in _studies(records, _ANNEALING, _annealing):
         config = runs[0].config
         name = f"annealing-{metric}-{runs[0].labels['dataset'].lower()}-{config.method}-{slug(config, _ANNEALING)}"
         figures[name] = _annealing_figure(runs, metric)
-    for metric, runs in _samples_studies(records):
+    by_name: dict[tuple[str, str], list[Record]] = {}
+    for metric, runs in _studies(records, _SAMPLES, attrgetter("samples")):
         name = f"samples-{metric}-{runs[0].labels['dataset'].lower()}-{slug(runs[0].config, _SAMPLES)}"
-        figures[name] = _samples_figure(runs, metric)
-    return figures
+        by_name.setdefault((name, metric), []).extend(runs)
+    return figures | {name: _samples_figure(runs, metric) for (name, metric), runs in by_name.items()}
 
 
 def members(records: Iterable[Record]) -> set[RunConfig]:
     """The runs that are in some study."""
     records = list(records)
-    studies = [*_annealing_studies(records), *_samples_studies(records)]
+    studies = [*_studies(records, _ANNEALING, _annealing), *_studies(records, _SAMPLES, attrgetter("samples"))]
     return {run.config for _, runs in studies for run in runs}
 
 
-def _annealing_studies(records: Iterable[Record]) -> Iterator[tuple[str, list[Record]]]:
-    for metric, measured in _by_metric(records):
-        for runs in group(
-            measured,
-            lambda record: (record.labels["dataset"], record.labels["method"], describe(record.config, _ANNEALING)),
-        ).values():
-            if len({_annealing(run.config) for run in runs}) > 1:
-                yield metric, runs
+def _studies(
+    records: Iterable[Record], varied: Sequence[str], cell: Callable[[RunConfig], Any]
+) -> Iterator[tuple[str, list[Record]]]:
+    """Metric and runs of each method on a data set, alike in all but the varied settings, that make several cells."""
 
+    def alike(run: Record) -> tuple[str, ...]:
+        return run.labels["dataset"], run.labels["method"], describe(run.config, varied)
 
-def _samples_studies(records: Iterable[Record]) -> Iterator[tuple[str, list[Record]]]:
-    for metric, measured in _by_metric(records):
-        studies = group(measured, lambda record: (record.labels["dataset"], describe(record.config, _SAMPLES)))
-        for runs in studies.values():
-            methods = group(runs, lambda record: record.labels["method"]).values()
-            # A method with one number of subsets has nothing to say here.
-            varied = [run for those in methods if len({run.config.samples for run in those}) > 1 for run in those]
-            if varied:
-                yield metric, varied
-
-
-def _by_metric(records: Iterable[Record]) -> Iterator[tuple[str, list[Record]]]:
     finished = [record for record in records if record.status == FINISHED]
     for metric in METRICS:
-        yield metric, [record for record in finished if metric in record.test]
+        measured = [record for record in finished if metric in record.test]
+        for runs in group(measured, alike).values():
+            if len({cell(run.config) for run in runs}) > 1:
+                yield metric, runs
 
 
 def _annealing(config: RunConfig) -> tuple[int, float]:

@@ -20,9 +20,9 @@ from torch import Tensor, nn
 
 from ksubset.estimators import Estimator
 from ksubset.selection._sklearn import check_feature_names_in, check_sample_weight
-from ksubset.selection.arguments import check_integer, check_target, listed_callbacks, notify, seed_of
+from ksubset.selection.arguments import check_integer, check_target, is_integer, listed_callbacks, notify, seed_of
 from ksubset.selection.co_inclusion import CoInclusion, joint_probabilities, likeliest
-from ksubset.selection.groups import FeatureGroups, SubsetSpace, SupportMixin, is_constant, take_rows
+from ksubset.selection.groups import SubsetSpace, SupportMixin, is_constant, take_rows
 from ksubset.selection.neural.batches import Scaling
 from ksubset.selection.neural.networks import check_outputs, device_of, new_network
 from ksubset.selection.neural.targets import Data, Target, target_of, task_of
@@ -149,8 +149,8 @@ class NeuralSubsetSelector(SupportMixin, BaseEstimator):  # type: ignore[misc]
         """
         callbacks, device = listed_callbacks(self.callbacks), device_of(self.device)
         saved = None if self.checkpoint is None else load(self.checkpoint)
-        given = self.random_state is not None
-        seed = seed_of(self.random_state) if saved is None or given else int(saved.state["seed"])
+        # A file of something else, which may have no seed, is refused by its name below.
+        seed = int(saved.state.get("seed", 0)) if saved and self.random_state is None else seed_of(self.random_state)
         recipe = Recipe(
             self.steps, self.batch_size, self.learning_rate, self.logits_learning_rate, self.gradient_estimator,
             self.num_samples, seed,
@@ -235,10 +235,8 @@ class NeuralSubsetSelector(SupportMixin, BaseEstimator):  # type: ignore[misc]
         return data, target, weights
 
     def _space(self, data: Any) -> SubsetSpace:
-        names = getattr(self, "feature_names_in_", None)
-        units = FeatureGroups(is_constant(data), names, self.feature_groups, self.always_include, self.exclude)
-        wanted = self.n_features_to_select
-        if isinstance(wanted, bool) or not isinstance(wanted, int | np.integer):
+        units, wanted = self._feature_groups(data), self.n_features_to_select
+        if not is_integer(wanted):
             raise TypeError(f"n_features_to_select: expected an integer, got {wanted!r}")
         units.check_sizes([int(wanted)], wanted)
         return units.space(int(wanted))

@@ -39,21 +39,6 @@ class Target(abc.ABC):
         """Outputs `(N, num_outputs)` as predictions, in the form and the units that the targets had."""
 
 
-class Discrete(Target):
-    """Classes or labels."""
-
-    classes: NDArray[Any] | list[NDArray[Any]]
-    """The classes; of several targets those of each; or the numbers of the labels."""
-
-    @abc.abstractmethod
-    def predict_proba(self, outputs: NDArray[np.float32]) -> Any:
-        """Outputs `(N, num_outputs)` as probabilities of classes `(N, C)` or labels `(N, m)`, or a list of them."""
-
-    @abc.abstractmethod
-    def decision_function(self, outputs: NDArray[np.float32]) -> Any:
-        """Log-odds of the second of two classes `(N)`, or of labels `(N, m)`; outputs of more classes `(N, C)`."""
-
-
 class Numbers(Target):
     """Targets of a regression, standardised; the loss is 1 less the coefficient of determination, R².
 
@@ -100,7 +85,7 @@ class Data(Target):
         return outputs * self._unit + self._mean
 
 
-class Labels(Discrete):
+class Labels(Target):
     """Any number of m labels at once; the loss is the sum of their cross-entropies.
 
     Arguments:
@@ -119,15 +104,17 @@ class Labels(Discrete):
     def predict(self, outputs: NDArray[np.float32]) -> NDArray[Any]:
         return (outputs > 0).astype(np.int64)
 
-    def predict_proba(self, outputs: NDArray[np.float32]) -> Any:
+    def predict_proba(self, outputs: NDArray[np.float32]) -> NDArray[np.float64]:
+        """Outputs as probabilities of the labels, both `(N, m)`."""
         # torch's sigmoid rounds equal numbers otherwise at the end of an array, which would break ties.
         return np.exp(-np.logaddexp(0.0, -outputs.astype(np.float64)))
 
-    def decision_function(self, outputs: NDArray[np.float32]) -> Any:
+    def decision_function(self, outputs: NDArray[np.float32]) -> NDArray[np.float32]:
+        """Outputs as log-odds of the labels, both `(N, m)`."""
         return outputs
 
 
-class Classes(Discrete):
+class Classes(Target):
     """One of several classes, or of several sets of classes; the loss is the sum of the cross-entropies.
 
     Arguments:
@@ -156,10 +143,12 @@ class Classes(Discrete):
         return found[0] if self._flat else np.stack(found, 1)
 
     def predict_proba(self, outputs: NDArray[np.float32]) -> Any:
+        """Outputs as probabilities of the classes `(N, C)`; of several targets a list, one for each."""
         found = [torch.from_numpy(part).double().softmax(-1).numpy() for part in self._parts(outputs)]
         return found[0] if self._flat else found
 
     def decision_function(self, outputs: NDArray[np.float32]) -> Any:
+        """Log-odds of the second of two classes `(N)`, else outputs `(N, C)`; of several targets a list."""
         found = [part[:, 1] - part[:, 0] if part.shape[1] == 2 else part for part in self._parts(outputs)]
         return found[0] if self._flat else found
 

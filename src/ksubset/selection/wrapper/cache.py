@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from ksubset._support.files import write
-from ksubset._support.identity import differences, digest
+from ksubset._support.identity import differences, digests
 
 __all__ = ["ScoreCache", "identity"]
 
@@ -24,19 +24,11 @@ def identity(
         TypeError: A part cannot be pickled; the message names it.
     """
     # The whole estimator, because more than its parameters may count; each parameter, to name what differs.
-    parts = {"data": data, "target": target, "estimator": estimator}
-    parts |= {"estimator.class": type(estimator)}
+    parts = {"data": data, "target": target, "estimator": estimator, "estimator.class": type(estimator)}
     parts |= {f"estimator.{name}": _own(value) for name, value in sorted(estimator.get_params(deep=True).items())}
     # The kind of splitter decides what fresh folds there are.
     parts |= {"scoring": scoring, "folds": (type(splitter).__qualname__, folds)}
-    parts |= {f"metadata.{name}": value for name, value in metadata.items()}
-    digests = {}
-    for name, value in parts.items():
-        try:
-            digests[name] = digest(value)
-        except TypeError as error:
-            raise TypeError(f"{name}: {error}") from error
-    return digests
+    return digests(parts | {f"metadata.{name}": value for name, value in metadata.items()})
 
 
 def _own(value: Any) -> Any:

@@ -81,7 +81,7 @@ class DelegatingMixin(SupportMixin):
     def _call(self, method: str, data: Any, target: tuple[Any, ...], params: dict[str, Any]) -> Any:
         check_is_fitted(self)
         raise_for_params(params, self, method)
-        own = process_routing(self, method, **params).estimator[method] if params else {}
+        own = process_routing(self, method, **params)["estimator"][method]
         return getattr(self.estimator_, method)(self._selected(self._check_features(data, reset=False)), *target, **own)
 
     def _selected(self, data: Any) -> Any:

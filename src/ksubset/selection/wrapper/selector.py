@@ -15,10 +15,10 @@ from sklearn.model_selection import check_cv
 from sklearn.utils.metadata_routing import process_routing
 from sklearn.utils.validation import check_is_fitted
 
-from ksubset.selection._sklearn import check_feature_names_in, raise_for_params, routing_enabled
-from ksubset.selection.arguments import check_integer, check_target, listed_callbacks, notify, seed_of
+from ksubset.selection._sklearn import check_feature_names_in, raise_for_params
+from ksubset.selection.arguments import check_integer, check_target, is_integer, listed_callbacks, notify, seed_of
 from ksubset.selection.co_inclusion import CoInclusion, as_good_as_the_best, co_inclusion
-from ksubset.selection.groups import FeatureGroups, is_constant
+from ksubset.selection.groups import FeatureGroups
 from ksubset.selection.wrapper import results
 from ksubset.selection.wrapper.cache import ScoreCache, identity
 from ksubset.selection.wrapper.delegation import DelegatingMixin, classifies, tags_of
@@ -134,10 +134,9 @@ class KSubsetSelector(DelegatingMixin, MetaEstimatorMixin, BaseEstimator):  # ty
         raise_for_params(params, self, "fit")
         callbacks = listed_callbacks(self.callbacks)
         data, target = self._check_data(X, y)
-        routed = process_routing(self, "fit", **params) if routing_enabled() else None
-        fit_params, split_params, score_params = (
-            (routed.estimator.fit, routed.splitter.split, routed.scorer.score) if routed else ({}, {}, {})
-        )
+        routed = process_routing(self, "fit", **params)
+        fit_params, score_params = routed["estimator"]["fit"], routed["scorer"]["score"]
+        split_params = routed["splitter"]["split"]
         splitter = check_cv(self.cv, target, classifier=classifies(self.estimator))
         folds = list(splitter.split(data, target, **split_params))
         groups, sizes = self._groups(data)
@@ -211,15 +210,13 @@ class KSubsetSelector(DelegatingMixin, MetaEstimatorMixin, BaseEstimator):  # ty
         return data, check_target(target, data)
 
     def _groups(self, data: Any) -> tuple[FeatureGroups, list[int]]:
-        names = getattr(self, "feature_names_in_", None)
-        groups = FeatureGroups(is_constant(data), names, self.feature_groups, self.always_include, self.exclude)
-        wanted = self.n_features_to_select
+        groups, wanted = self._feature_groups(data), self.n_features_to_select
         if isinstance(wanted, str) and wanted == "auto":
             powers = [2**power for power in range(groups.most.bit_length())]
             sizes = [size for size in (groups.least, *powers, groups.most) if size >= groups.least]
         else:
             sizes = list(wanted) if isinstance(wanted, list | tuple | range | np.ndarray) else [wanted]
-        if not sizes or not all(isinstance(size, int | np.integer) and not isinstance(size, bool) for size in sizes):
+        if not sizes or not all(map(is_integer, sizes)):
             raise TypeError(f'n_features_to_select: expected an integer, several, or "auto", got {wanted!r}')
         groups.check_sizes(sizes, wanted)
         return groups, sorted({int(size) for size in sizes})
@@ -229,14 +226,13 @@ class KSubsetSelector(DelegatingMixin, MetaEstimatorMixin, BaseEstimator):  # ty
     ) -> tuple[ScoreCache | None, int]:
         drawn = seed_of(self.random_state)
         given = None if self.random_state is None else drawn
-        earlier: ScoreCache | None = getattr(self, "_cache", None)
+        earlier: ScoreCache | None = getattr(self, "_cache", None) if self.warm_start else None
         if not self.warm_start:
-            self._cache = earlier = None
+            self._cache = None
             if self.checkpoint is None:
                 return None, drawn
-        estimator = clone(self.estimator)
         try:
-            parts = identity(data, target, estimator, self.scoring, splitter, folds, metadata)
+            parts = identity(data, target, clone(self.estimator), self.scoring, splitter, folds, metadata)
         except TypeError as error:
             raise TypeError(
                 f"{'warm_start' if self.checkpoint is None else 'checkpoint'}: expected an estimator, scoring and "
@@ -301,7 +297,7 @@ class KSubsetSelector(DelegatingMixin, MetaEstimatorMixin, BaseEstimator):  # ty
         if self.max_evaluations is None:
             forward = num_folds * sum(num_free - kept for kept in range(size))
             return min(max(forward, 1_000), 10_000)
-        if isinstance(self.max_evaluations, bool) or not isinstance(self.max_evaluations, int | np.integer):
+        if not is_integer(self.max_evaluations):
             raise TypeError(f"max_evaluations: expected an integer or None, got {self.max_evaluations!r}")
         if self.max_evaluations < num_folds:
             raise ValueError(
