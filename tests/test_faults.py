@@ -30,13 +30,12 @@ from ksubset import (
 )
 from ksubset.nn import FeatureGate, SubsetHead, SubsetLayer
 from ksubset.numerics import (
+    Sampler,
     covariance,
     exclusion_probabilities,
     inclusion_probabilities,
     joint_inclusion_probabilities,
     log_normalizer,
-    sample_indices,
-    sampling_table,
 )
 
 UNBIASED = [name for name, make in MAKERS.items() if make().unbiased]
@@ -431,7 +430,7 @@ class TestCostAndAccuracy:
         ):
             assert (sample.sum(-1) == k).all()
             assert binomial_p_value(sample.sum(0).long(), KSubset(k, logits).mean.clamp(max=1), 50_000) > FALSE_ALARM
-        indices = sample_indices(sampling_table(logits, k), 50_000)
+        indices = Sampler(logits, k).indices(50_000)
         assert indices.shape == (50_000, 1, k)
         assert (indices.diff() > 0).all()
         twin = KSubset(k, logits).sample_distinct(8 if k == 7 else 1)

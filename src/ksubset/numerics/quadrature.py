@@ -23,7 +23,6 @@ The closed form of the Poisson-binomial probability is by Fernandez and Williams
 https://doi.org/10.1109/TAES.2010.5461658; the tilt and the truncation are what makes it exact and short.
 """
 
-import math
 from typing import Any, NamedTuple
 
 import torch
@@ -64,8 +63,8 @@ class Solution(NamedTuple):
     imag: Tensor | None = None
 
     @property
-    def rule(self) -> tuple[Tensor | None, ...]:
-        """The nodes and their weights."""
+    def rule(self) -> tuple[Any, ...]:
+        """The nodes and their weights; four times None if there is none."""
         return self.sine, self.cosine, self.real, self.imag
 
     def completed(self) -> "Solution":
@@ -101,7 +100,9 @@ def _by_recursion(logits: Tensor, k: int | Tensor) -> Solution:
         others = _solve(logits[~clear].double(), size[~clear], None, _SINGLE)
         for field, value in zip(fields, others, strict=False):
             field[~clear] = value
-    return Solution(*fields, size, torch.zeros_like(fields[0]))
+    residual, log_normalizer, flip_probability, tilted, shift = fields
+    price = torch.zeros_like(shift)
+    return Solution(residual, log_normalizer, flip_probability, tilted, shift, size, price)
 
 
 def _solve(logits: Tensor, low: int | Tensor, high: int | Tensor | None, precision: tuple[float, int]) -> Any:
