@@ -23,7 +23,7 @@ __all__ = ["applies", "solve_short"]
 
 # Entries of a row's table, and rows, with which it has the better of the quadrature: compiled loops do 64 rows at once,
 # and in eager torch each item is a step of its own.
-_COMPILED, _EAGER = (2**15, 64), (2**9, 512)
+_COMPILED, _EAGER = (2**15, 64), (2**11, 512)
 
 
 def applies(logits: Tensor, k: int | Tensor) -> bool:
@@ -71,7 +71,7 @@ def _compiled(weight: Tensor, relative: Tensor, size: Tensor) -> tuple[Tensor, .
 def _eager(weight: Tensor, relative: Tensor, size: Tensor) -> tuple[Tensor, ...]:
     # Sizes lead, so that all slices are contiguous in the rows.
     place = torch.arange(int(size.max()) + 1, device=size.device).reshape(-1, *(1,) * size.ndim)
-    steps = weight.movedim(-1, 0)
+    steps = weight.movedim(-1, 0).contiguous()
     before = [torch.where(place == 0, torch.ones_like(weight[..., 0]), 0.0)]
     for u in steps:
         last = before[-1]
