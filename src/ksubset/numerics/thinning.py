@@ -1,15 +1,15 @@
 r"""Exact samples with compiled loops: independent draws, accepted as a part of the subset, and a walk at the end.
 
 After the tilt every item has a majority state and a flip probability r (`ksubset.numerics.quadrature`). The items are
-sorted by the binary exponent of r, and cut into parts: the first 64, which are the likeliest to flip, those after them
+sorted by the binary exponent of r, and cut into parts: the first 32, which are the likeliest to flip, those after them
 up to some place, and so on. From the last part to the second, its flips are drawn independently, and kept with
 
     P(the items before have the rest of the size) / (the largest such probability),
 
 or drawn again: probabilistic divide and conquer (Arratia and DeSalvo, 2016, https://doi.org/10.1214/16-EJP4306).
-Because the items before are the likeliest to flip, they have at least their share of the variance, so that a part of
-three quarters is kept about every second time. The probabilities of the items before come from the nodes of the
-quadrature, the largest being next to the mean. The first 64 items are walked through, with a table of theirs.
+Because the items before are the likeliest to flip, they have at least their share of the variance, an eighth or so, and
+a part is kept about every third time, or more often. The probabilities of the items before come from the nodes of the
+quadrature, the largest being next to the mean. The first 32 items are walked through, with a table of theirs.
 
 Items with r below 1/8 are not looked at one by one: of those with r between 2^-(b + 1) and 2^-b, one in 2^b is visited,
 by geometric steps, and flips with probability `2^b r`, so that a draw takes time in proportion to the items that flip.
@@ -29,8 +29,8 @@ from ksubset.numerics.tilt import largest_size, sizes, tilt, tilt_to_range
 
 __all__ = ["Arranged", "arranged", "draw_indices"]
 
-# Items that are walked through, and how many times larger the next part's end is.
-_WALKED, _FACTOR = 64, 4
+# Items that are walked through, or twice as many if they are all, and how many times larger the next part's end is.
+_WALKED, _FACTOR = 32, 8
 
 
 class Arranged(NamedTuple):
@@ -79,7 +79,7 @@ def arranged(logits: Tensor, low: int | Tensor, high: int | Tensor | None = None
     ends, cuts = (torch.zeros(rows, size, dtype=torch.int64) for size in (classes, parts))
     levels = torch.zeros_like(least)
     arrays = [x.numpy() for x in (order, flip, ends, cuts, levels)]
-    arrangement.arrange(signed.numpy(), _WALKED, _FACTOR, *arrays)
+    arrangement.arrange(signed.numpy(), n if n <= 2 * _WALKED else _WALKED, _FACTOR, *arrays)
     depth = int(levels.max()) if rows else 0
     nodes = torch.empty(rows, depth if depth > 1 else 0, 3 * arrangement.NODES + 1, dtype=torch.float64)
     arrangement.characteristics(flip.numpy(), cuts.numpy(), levels.numpy(), nodes.numpy())
