@@ -1,9 +1,10 @@
 """Rows of every shape: samples against Gumbel top-k, normaliser and gradient against the recursion, a training step.
 
 Usage: python benchmarks/shapes.py [--only PART] [--against SRC] > benchmarks/results/shapes-cpu.md
+       python benchmarks/shapes.py --without-numba > benchmarks/results/shapes-without-numba-cpu.md
 
-PART is sampling, normalizer, step or committed. With `--against`, the src folder of another version of this repository,
-that version takes turns with this one, also on the rows of sampler.py and normalizer.py (the part `committed`).
+PART is sampling, normalizer, inductor, step or committed. With `--against`, the src folder of another version of this
+repository, that version takes turns with this one, also on the rows of sampler.py and normalizer.py (`committed`).
 
 Medians of processor time on one torch thread, all sides of a row by turns.
 """
@@ -116,6 +117,16 @@ def normalizers(versions: Sequence[Worker]) -> None:
         table.add([size(shape), shown(ours), *cells, *compared])
 
 
+def inductor(versions: Sequence[Worker]) -> None:
+    shape = NORMALIZER[3]
+    print("\n## Log normaliser and its gradient under torch.compile, float32, inductor")
+    table = Table(versions[:1], ["B; n; k", "as it is", "compiled", "compiled / as it is"])
+    ((plain, *_), (compiled, *_), _), _ = table.times(
+        [Case(work, *shape) for work in ("normalizer", "normalizer by inductor")]
+    )
+    table.add([size(shape), shown(plain), shown(compiled), ratio(compiled, plain)])
+
+
 def step(versions: Sequence[Worker]) -> None:
     _, rows, n, k, _, number = STEP
     print(f"\n## A training step: SubsetHead and LeaveOneOut, batch {rows}, n = {n}, k = {k}, S = {number}, float32")
@@ -145,10 +156,17 @@ def committed(versions: Sequence[Worker]) -> None:
 
 
 def main() -> None:
-    parts = {"sampling": sampling, "normalizer": normalizers, "step": step, "committed": committed}
+    parts = {
+        "sampling": sampling,
+        "normalizer": normalizers,
+        "inductor": inductor,
+        "step": step,
+        "committed": committed,
+    }
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--only", choices=parts)
     parser.add_argument("--against", type=Path, metavar="SRC", help="src folder of another version")
+    parser.add_argument("--without-numba", action="store_true", help="all in eager torch")
     options = parser.parse_args()
     if options.only == "committed" and options.against is None:
         parser.error("the part committed compares versions: it needs --against")
@@ -157,8 +175,12 @@ def main() -> None:
     torch.set_num_threads(1)  # the workers' number, for the line on the machine
     print(f"# Shapes\n\n{machine()}\n")
     print("Medians of processor time; all sides of a row take turns.", end=" ")
+    print("Without numba." if options.without_numba else "", end=" ")
     print("Before: the version given by `--against`." if options.against is not None else "")
-    versions = [Worker(), *([] if options.against is None else [Worker(options.against)])]
+    versions = [
+        Worker(numba=not options.without_numba),
+        *([] if options.against is None else [Worker(options.against)]),
+    ]
     for name, part in parts.items():
         if name == options.only or (options.only is None and (name != "committed" or len(versions) > 1)):
             part(versions)

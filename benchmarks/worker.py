@@ -84,6 +84,9 @@ def prepared(case: Case) -> Callable[[], object]:
             return moments
         case "normalizer":
             return with_gradient(lambda: fresh().log_normalizer)
+        case "normalizer by inductor":
+            compiled = torch.compile(lambda: fresh().log_normalizer)
+            return with_gradient(compiled)
         case "recursion":
             return with_gradient(lambda: recursion_log_normalizer(logits, k))
         case "step":
@@ -126,17 +129,17 @@ def recursion_bytes(case: Case) -> int:
 
 
 class Worker:
-    """A process that times cases with the ksubset of the folder `source`; started when needed."""
+    """A process that times cases with the ksubset of a folder, with numba or without; started when it is needed."""
 
-    def __init__(self, source: Path = SOURCE) -> None:
-        self.source = source.resolve()
+    def __init__(self, source: Path = SOURCE, *, numba: bool = True) -> None:
+        self.source, self.numba = source.resolve(), numba
         self.process: subprocess.Popen[str] | None = None
 
     def seconds(self, case: Case, calls: int = 1) -> float | None:
         """Processor seconds a call; None if it was ended, for its time or its memory."""
         if self.process is None:
             environment = {**os.environ, "PYTHONPATH": str(self.source), "OMP_NUM_THREADS": "1"}
-            command = [sys.executable, __file__, str(self.source)]
+            command = [sys.executable, __file__, str(self.source), *([] if self.numba else ["without numba"])]
             pipe = subprocess.PIPE
             self.process = subprocess.Popen(command, env=environment, stdin=pipe, stdout=pipe, text=True, bufsize=1)
         assert self.process.stdin is not None
@@ -190,6 +193,8 @@ def serve() -> None:
     """Answer each case and number of calls on standard input with seconds a call."""
     if not Path(ksubset.__file__).is_relative_to(sys.argv[1]):
         raise RuntimeError(f"ksubset was to be imported from {sys.argv[1]}, but came from {ksubset.__file__}")
+    if "without numba" in sys.argv:
+        sys.modules["numba"] = None  # type: ignore[assignment] - how Python says that it is not there
     torch.set_num_threads(1)
     kept: dict[Case, Callable[[], object]] = {}
     for line in sys.stdin:

@@ -83,6 +83,20 @@ def gumbel_top_k(logits: Tensor, k: int, num_samples: int) -> Tensor:
     return (logits + noise).topk(k).indices
 
 
+def chi_square_p_value(sample: Tensor, logits: Tensor, k: int) -> float:
+    """P-value of the observed frequencies of all subsets, `(S, n)` k-hot draws."""
+    from scipy.stats import chi2
+
+    n = logits.shape[-1]
+    powers = 2 ** torch.arange(n)
+    codes = subsets(n, k).long() @ powers
+    counts = torch.bincount(sample.cpu().long() @ powers, minlength=2**n)[codes]
+    assert counts.sum() == len(sample)
+    expected = probabilities(logits, k) * len(sample)
+    assert expected.min() > 5
+    return float(chi2.sf(float(((counts - expected) ** 2 / expected).sum()), len(codes) - 1))
+
+
 def binomial_p_value(counts: Tensor, probability: Tensor, trials: int) -> float:
     """Smallest two-sided binomial p-value of many counts, times their number (Bonferroni)."""
     from scipy.stats import binom
