@@ -3,8 +3,8 @@
 Usage: python benchmarks/shapes.py [--only PART] [--against SRC] > benchmarks/results/shapes-cpu.md
        python benchmarks/shapes.py --without-numba > benchmarks/results/shapes-without-numba-cpu.md
 
-PART is sampling, normalizer, inductor, step or committed. With `--against`, the src folder of another version of this
-repository, that version takes turns with this one, also on the rows of sampler.py and normalizer.py (`committed`).
+PART is sampling, ways, normalizer, inductor, step or committed. With `--against`, the src folder of another version of
+this repository, that version takes turns with this one, also on the rows of sampler.py and normalizer.py (`committed`).
 
 Medians of processor time on one torch thread, all sides of a row by turns.
 """
@@ -12,12 +12,15 @@ Medians of processor time on one torch thread, all sides of a row by turns.
 import argparse
 from collections.abc import Sequence
 from pathlib import Path
+from unittest import mock
 
 import normalizer
 import sampler
 import torch
 from timing import machine
 from worker import LIMIT, Case, Worker, medians, recursion_bytes
+
+from ksubset.numerics import Sampler
 
 Shape = tuple[int, int, int]
 
@@ -46,6 +49,18 @@ NORMALIZER: list[Shape] = [
     (3000, 300, 150),
     (1, 100_000, 1000),
     (1, 1_000_000, 1000),
+]
+WAYS: list[tuple[Shape, int]] = [
+    ((4096, 64, 2), 1),
+    ((4096, 64, 2), 10),
+    ((8192, 128, 8), 1),
+    ((8192, 128, 8), 10),
+    ((1024, 784, 30), 1),
+    ((1024, 784, 30), 10),
+    ((64, 784, 30), 100),
+    ((64, 300, 150), 10),
+    ((1, 784, 30), 1000),
+    ((1, 10_000, 100), 100),
 ]
 STEP = Case("step", 1024, 784, 30, number=4)
 # The recursion's graph may take so many bytes.
@@ -100,6 +115,19 @@ def sampling(versions: Sequence[Worker]) -> None:
         ((first, *_), (further, *_), (gumbel,)), compared = table.times(cases, [Case("Gumbel top-k", *shape)])
         times = [shown(first), shown(further), shown(gumbel)]
         table.add([size(shape), *times, ratio(first, gumbel), ratio(further, gumbel), *compared])
+
+
+def ways(versions: Sequence[Worker]) -> None:
+    print("\n## The ways of drawing: preparation and S samples of each row, float32")
+    print("\nThe rule takes thinning where there is numba, and otherwise what the last column says.")
+    names = ["thinning", "splitting", "inversion"]
+    table = Table(versions[:1], ["B; n; k", "S", *names, "without numba"])
+    for shape, number in WAYS:
+        times, _ = table.times([Case(name, *shape, number=number) for name in names])
+        rows, n, k = shape
+        with mock.patch("ksubset.numerics.compiled.usable", return_value=False):
+            rule = Sampler(torch.zeros(rows, n), k)._way(number)
+        table.add([size(shape), str(number), *(shown(time) for time, *_ in times[:-1]), rule])
 
 
 def normalizers(versions: Sequence[Worker]) -> None:
@@ -158,6 +186,7 @@ def committed(versions: Sequence[Worker]) -> None:
 def main() -> None:
     parts = {
         "sampling": sampling,
+        "ways": ways,
         "normalizer": normalizers,
         "inductor": inductor,
         "step": step,

@@ -78,6 +78,15 @@ def prepared(case: Case) -> Callable[[], object]:
             dist = fresh()
             dist.sample(shape)
             return lambda: dist.sample(shape)
+        case "inversion" | "splitting" | "thinning":
+            from ksubset.numerics import Sampler  # older versions lack it
+
+            def drawn() -> Tensor:
+                sampler = Sampler(logits, k)
+                sampler._way = lambda _: case.work  # type: ignore[method-assign]
+                return sampler.k_hot(number, logits.dtype)
+
+            return drawn
         case "Gumbel top-k":
             return lambda: gumbel_top_k(logits, k, number)
         case "moments":

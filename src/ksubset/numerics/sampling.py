@@ -46,7 +46,7 @@ class Sampler:
             return "thinning"
         n = logits.shape[-1]
         depth = min(low, n - low) if isinstance(low, int) and high is None else min(self._largest, n // 2)
-        # Time for preparation and samples on a CPU, in units of some 50 ns, as benchmarks/shapes.py --ways measures it.
+        # Times of preparation and samples, in units of some 50 ns, fitted to benchmarks/shapes.py --only ways.
         by_inversion, by_splitting = depth * (n + 10 * num_samples), n * (5 + 2 * num_samples)
         return "inversion" if by_inversion <= by_splitting else "splitting"
 
