@@ -1,6 +1,8 @@
 """When compiled loops are taken, and what they share with eager torch."""
 
 import math
+import subprocess
+import sys
 
 import pytest
 import torch
@@ -78,3 +80,16 @@ class TestArrangement:
             sizes = range(low, low + len(share))
             expected = torch.tensor([esp[k - 1] if k <= min(high, 5) else 0.0 for k in sizes], dtype=torch.float64)
             torch.testing.assert_close(share / share.sum(), expected / expected.sum(), rtol=1e-12, atol=1e-15)
+
+
+def test_nothing_is_asked_of_numpy_and_numba_where_they_are_missing() -> None:
+    code = """
+import sys
+sys.modules["numpy"] = sys.modules["numba"] = None
+import torch
+from ksubset import KSubset
+dist = KSubset(3, torch.randn(700, 20, requires_grad=True))
+assert (dist.sample().sum(-1) == 3).all()
+dist.log_normalizer.sum().backward()
+"""
+    subprocess.run([sys.executable, "-c", code], check=True)
