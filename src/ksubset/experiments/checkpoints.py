@@ -11,6 +11,7 @@ from torch import Tensor
 
 from ksubset import training
 from ksubset._support import files
+from ksubset._support.identity import digests
 from ksubset.experiments.config import RunConfig
 
 __all__ = ["exclusive", "remove", "resume", "save"]
@@ -53,7 +54,7 @@ def save(
         OSError: it cannot be written; the one before it stays.
     """
     content = {"training": dict(state), "history": history, "seconds": seconds}
-    training.save(folder / _FILE, content, _identity(config))
+    training.save(folder / _FILE, content, digests(config.changed()))
 
 
 def resume(joint: training.JointTraining, config: RunConfig, folder: Path) -> tuple[list[dict[str, Any]], float]:
@@ -65,7 +66,7 @@ def resume(joint: training.JointTraining, config: RunConfig, folder: Path) -> tu
     path = folder / _FILE
     if (found := training.load(path)) is None:
         return [], 0.0
-    found.check(_identity(config))
+    found.check(digests(config.changed()))
     try:
         joint.load_state_dict(found.state["training"])
         return found.state["history"], found.state["seconds"]
@@ -81,7 +82,3 @@ def remove(folder: Path) -> None:
     # It stays where it holds those of other runs, and one of them may have removed it just now.
     with suppress(OSError):
         folder.parent.rmdir()
-
-
-def _identity(config: RunConfig) -> dict[str, str]:
-    return {name: repr(value) for name, value in config.changed().items()}
