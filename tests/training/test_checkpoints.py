@@ -73,8 +73,15 @@ def command(folder: Path, name: str, end: str = "", strength: float = 0.01, rate
     return [sys.executable, str(application), str(folder / name), end, str(strength), str(rate)]
 
 
-def test_an_application_that_is_killed_ends_bit_for_bit_the_same(tmp_path: Path) -> None:
-    subprocess.run(command(tmp_path, "whole"), check=True, stdout=subprocess.DEVNULL)
+@pytest.fixture(scope="module")
+def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The file of a training that nobody kills; for reading only."""
+    folder = tmp_path_factory.mktemp("undisturbed")
+    subprocess.run(command(folder, "whole"), check=True, stdout=subprocess.DEVNULL)
+    return folder / "whole"
+
+
+def test_an_application_that_is_killed_ends_bit_for_bit_the_same(tmp_path: Path, undisturbed: Path) -> None:
     for kill in (50, 150):
         with subprocess.Popen(command(tmp_path, "killed", "held"), stdout=subprocess.PIPE, text=True) as process:
             assert process.stdout is not None
@@ -85,16 +92,16 @@ def test_an_application_that_is_killed_ends_bit_for_bit_the_same(tmp_path: Path)
             assert process.wait() == -signal.SIGKILL
     last = subprocess.run(command(tmp_path, "killed"), check=True, capture_output=True, text=True)
     assert int(last.stdout.split()[1]) >= 150
-    whole, killed = load(tmp_path / "whole"), load(tmp_path / "killed")
+    whole, killed = load(undisturbed), load(tmp_path / "killed")
     assert whole is not None
     assert killed is not None
     assert whole.identity == killed.identity
     assert [name for name, value in whole.state.items() if not torch.equal(value, killed.state[name])] == []
 
 
-def test_the_file_of_another_training_is_refused_by_name(tmp_path: Path) -> None:
-    subprocess.run(command(tmp_path, "file"), check=True, stdout=subprocess.DEVNULL)
-    content = (tmp_path / "file").read_bytes()
+def test_the_file_of_another_training_is_refused_by_name(tmp_path: Path, undisturbed: Path) -> None:
+    content = undisturbed.read_bytes()
+    (tmp_path / "file").write_bytes(content)
     changed = command(tmp_path, "file", strength=0.02, rate=1e-2)
     other = subprocess.run(changed, capture_output=True, text=True, check=False)
     assert other.returncode == 1
