@@ -515,7 +515,7 @@ def test_global_random_numbers_are_left_alone(numbers: Any, task: str) -> None:
 
 def test_pipelines_and_searches(classes: Any) -> None:
     X, y = classes
-    inside = make_pipeline(StandardScaler(), selector(task="classification"))
+    inside = make_pipeline(StandardScaler(), selector(task="classification", random_state=1))
     search = GridSearchCV(inside, {"neuralsubsetselector__n_features_to_select": [1, 2]}, cv=2).fit(X, y)
     assert search.best_params_ == {"neuralsubsetselector__n_features_to_select": 2}
     assert search.best_estimator_[-1].get_support(indices=True).tolist() == [3, 7]
