@@ -199,6 +199,9 @@ class ConditionalBernoulli(SubsetDistribution):
     def _repeated(self, sample_shape: Any, draw: Any) -> Tensor:
         """Samples `(*sample_shape, *B, K)` by draws `(number, *root's B, K)`: rows that `expand` repeats are draws."""
         sample_shape = Size(sample_shape)
+        if self._base is None:
+            drawn = draw(math.prod(sample_shape))
+            return drawn.reshape(*sample_shape, *self.batch_shape, drawn.shape[-1])  # type: ignore[no-any-return]
         depth, inner = len(self.batch_shape), self._root.batch_shape
         base = (1,) * (depth - len(inner)) + tuple(inner)
         repeats = [size // max(1, row) if row != size else 1 for size, row in zip(self.batch_shape, base, strict=True)]

@@ -19,7 +19,7 @@ order of 1e-16 of a draw, which is also what is left out beyond the quadrature's
 exp(-64) / n. Random numbers are those of xoshiro256++, seeded for each row with 256 bits of torch's generator.
 """
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Generator, Tensor
@@ -34,20 +34,20 @@ _WALKED, _FACTOR = 32, 8
 
 
 class Arranged(NamedTuple):
-    """What all samples of one batch of distributions share, on the CPU; fields as of `arrange` and `draw_subsets`.
+    """What all samples of one batch of distributions share; arrays of numpy, as of `arrange` and `draw_subsets`.
 
     Shapes: order and flip `(R, n)`, ends `(R, b)`, cuts `(R, l)`, levels and least `(R)`, nodes `(R, l, 85)`, share
     `(R, s)`.
     """
 
-    order: Tensor
-    flip: Tensor
-    ends: Tensor
-    cuts: Tensor
-    levels: Tensor
-    nodes: Tensor
-    least: Tensor
-    share: Tensor
+    order: Any
+    flip: Any
+    ends: Any
+    cuts: Any
+    levels: Any
+    nodes: Any
+    least: Any
+    share: Any
     largest: int
     """Items in the largest subset that may come out."""
 
@@ -75,23 +75,23 @@ def arranged(logits: Tensor, low: int | Tensor, high: int | Tensor | None = None
     classes, parts = n.bit_length() + 2, 2
     while _WALKED * _FACTOR ** (parts - 1) < n:
         parts += 1
-    order, flip = torch.empty(rows, n, dtype=torch.int32), torch.empty_like(signed)
-    ends, cuts = (torch.zeros(rows, size, dtype=torch.int64) for size in (classes, parts))
-    levels = torch.zeros_like(least)
-    arrays = [x.numpy() for x in (order, flip, ends, cuts, levels)]
-    arrangement.arrange(signed.numpy(), n if n <= 2 * _WALKED else _WALKED, _FACTOR, *arrays)
+    order, flip = torch.empty(rows, n, dtype=torch.int32).numpy(), torch.empty_like(signed).numpy()
+    ends, cuts = (torch.zeros(rows, size, dtype=torch.int64).numpy() for size in (classes, parts))
+    levels = torch.zeros_like(least).numpy()
+    walked = n if n <= 2 * _WALKED else _WALKED
+    arrangement.arrange(signed.numpy(), walked, _FACTOR, order, flip, ends, cuts, levels)
     depth = int(levels.max()) if rows else 0
-    nodes = torch.empty(rows, depth if depth > 1 else 0, 3 * arrangement.NODES + 1, dtype=torch.float64)
-    arrangement.characteristics(flip.numpy(), cuts.numpy(), levels.numpy(), nodes.numpy())
-    share = torch.ones(rows, 1, dtype=torch.float64)
+    nodes = torch.empty(rows, depth if depth > 1 else 0, 3 * arrangement.NODES + 1, dtype=torch.float64).numpy()
+    arrangement.characteristics(flip, cuts, levels, nodes)
+    share = torch.ones(rows, 1, dtype=torch.float64).numpy()
     if high is not None:
         most = most.reshape(-1).contiguous()
         span = int(most.max() - least.min()) + 1 if rows else 1
-        share = torch.empty(rows, span, dtype=torch.float64)
-        of_rows = [x.reshape(-1).contiguous().numpy() for x in (cuts[:, 0], least, most, price, reference)]
-        arrangement.size_shares(flip.numpy(), *of_rows, share.numpy())
+        share = torch.empty(rows, span, dtype=torch.float64).numpy()
+        of_rows = (x.reshape(-1).contiguous().numpy() for x in (least, most, price, reference))
+        arrangement.size_shares(flip, cuts[:, 0].copy(), *of_rows, share)
     largest = largest_size(low if high is None else high, n)
-    return Arranged(order, flip, ends, cuts, levels, nodes, least, share, largest)
+    return Arranged(order, flip, ends, cuts, levels, nodes, least.numpy(), share, largest)
 
 
 def _flip_probabilities(rows: Tensor, size: Tensor) -> Tensor:
@@ -124,5 +124,5 @@ def draw_indices(state: Arranged, num_samples: int, generator: Generator | None 
     rows = len(state.order)
     seeds = torch.empty(rows, 4, dtype=torch.int64).random_(-(2**63), None, generator=generator)
     chosen = torch.full((rows, num_samples, state.largest), -1)
-    draw_subsets(*(x.numpy() for x in (*state[:-1], seeds.view(torch.uint64), chosen)))
+    draw_subsets(*state[:-1], seeds.view(torch.uint64).numpy(), chosen.numpy())
     return chosen.transpose(0, 1)
