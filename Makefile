@@ -48,11 +48,15 @@ bench: $(INSTALLED)  ## ours against its peers, side by side
 	$(BIN)/pip install --quiet --constraint constraints.txt --editable '.[bench]'
 	$(BIN)/python benchmarks/normalizer.py
 	$(BIN)/python benchmarks/sampler.py
+	$(BIN)/python benchmarks/shapes.py
 	$(BIN)/python benchmarks/training.py
 
-docs: $(INSTALLED)  ## the documentation as web pages, in site/: runs the tutorial, a minute
+# TUTORIAL=off does not run it, and its pages have no outputs.
+TUTORIAL ?= force
+
+docs: $(INSTALLED)  ## the documentation as web pages, in site/: runs the tutorial, two minutes
 	$(BIN)/pip install --quiet --constraint constraints.txt --editable '.[docs]'
-	$(BIN)/sphinx-build --quiet --fail-on-warning -b html docs site
+	$(BIN)/sphinx-build --quiet --fail-on-warning -D nb_execution_mode=$(TUTORIAL) -b html docs site
 
 clean:
 	rm -rf $(VENV) site jupyter_execute dist

@@ -3,6 +3,7 @@
 import pytest
 import torch
 from torch import Tensor
+from torch.autograd.forward_ad import dual_level, make_dual, unpack_dual
 from torch.func import grad, hessian, jacrev, jvp, vmap
 
 from ksubset import KSubset, LeaveOneOut, ScoreFunction, expectation
@@ -61,6 +62,17 @@ def test_functional_derivatives(logits: Tensor) -> None:
     torch.testing.assert_close(hessian(normalizer)(w), matrix)
     torch.testing.assert_close(jacrev(jacrev(normalizer))(w), matrix)
     torch.testing.assert_close(jacrev(lambda w: inclusion_probabilities(w, 2))(w), matrix)
+
+
+def test_forward_mode_outside_of_functions(logits: Tensor) -> None:
+    for dtype in (torch.float64, torch.float32):
+        many, direction = logits.to(dtype).repeat(300, 1), torch.randn(900, 6, dtype=dtype)
+        with dual_level():
+            dist = KSubset(2, make_dual(many, direction))
+            tangents = [unpack_dual(x).tangent for x in (dist.log_normalizer, dist.mean)]
+        mean, matrix = inclusion_probabilities(many, 2), covariance(many, 2)
+        torch.testing.assert_close(tangents[0], (direction * mean).sum(-1))
+        torch.testing.assert_close(tangents[1], (matrix @ direction[..., None]).squeeze(-1))
 
 
 def test_vmap_of_derivatives(logits: Tensor) -> None:

@@ -5,6 +5,7 @@ from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
+from torch.autograd.forward_ad import unpack_dual
 
 from ksubset.numerics.checks import all_known, check_feasible, check_size, inside_transform
 from ksubset.numerics.covariance import covariance_product_of
@@ -75,9 +76,13 @@ def moments(logits: Tensor, k: int | Tensor) -> Moments:
 
 def attach(s: Solution, logits: Tensor) -> Moments:
     """What a solution says of the logits that it is of, with their gradients; as often as it is asked for."""
+    double = logits.double()
     if inside_transform():
         s = s.completed()
-    double = logits.double()
+    elif not (torch.compiler.is_compiling() or logits.requires_grad or unpack_dual(logits).tangent is not None):
+        # Nobody may change what is kept; all else is not handed out.
+        fields = s.residual, s.log_normalizer.clone(), s.flip_probability
+        return Moments(double, s.tilted, s.shift, s.reference, s.price, *fields)
     function = _Attach if torch.compiler.is_compiling() else _TransformableAttach
     known = s.residual, s.log_normalizer, s.flip_probability, s.tilted, s.reference
     attached = function.apply(double, *known, *s.rule)
