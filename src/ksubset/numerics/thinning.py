@@ -6,7 +6,7 @@ up to some place, and so on. From the last part to the second, its flips are dra
 
     P(the items before have the rest of the size) / (the largest such probability),
 
-or drawn again: probabilistic divide and conquer (Arratia and DeSalvo, 2016, https://doi.org/10.1214/16-EJP4306).
+or drawn again: probabilistic divide and conquer (Arratia and DeSalvo, 2011, https://arxiv.org/abs/1110.3856).
 Because the items before are the likeliest to flip, they have at least their share of the variance, an eighth or so, and
 a part is kept about every third time, or more often. The probabilities of the items before come from the nodes of the
 quadrature, the largest being next to the mean. The first 32 items are walked through, with a table of theirs.
