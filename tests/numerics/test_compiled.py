@@ -3,6 +3,7 @@
 import math
 import subprocess
 import sys
+from typing import Any
 
 import numpy as np
 import pytest
@@ -96,3 +97,10 @@ assert (dist.sample().sum(-1) == 3).all()
 dist.log_normalizer.sum().backward()
 """
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_where_compiled_code_cannot_be_kept() -> None:
+    options = pytest.importorskip("ksubset.numerics.compiled.options", reason="numba is not installed")
+    names: dict[str, Any] = {}
+    exec(compile("def double(x):\n    return 2 * x", "<no file>", "exec"), names)
+    assert options.exact(names["double"])(3) == 6

@@ -6,7 +6,7 @@ import pytest
 import torch
 from oracle import FALSE_ALARM, binomial_p_value, chi_square_p_value, probabilities, recursion, subsets, z_limit
 
-from ksubset import KSubset
+from ksubset import AtMostKSubset, KSubset, PartitionedKSubset
 from ksubset.numerics import (
     Sampler,
     inclusion_probabilities,
@@ -16,18 +16,17 @@ from ksubset.numerics import (
 
 
 @pytest.fixture(autouse=True, params=["inversion", "splitting", "thinning", "thinning in many parts"])
-def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, device: torch.device) -> str:
+def _way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, device: torch.device) -> None:
     """Each test with each way of drawing."""
     if "thinning" in request.param:
-        pytest.importorskip("numba")
+        pytest.importorskip("numba", reason="thinning is compiled by numba, which is not installed")
         if device.type != "cpu":
-            pytest.skip("compiled loops run on the CPU")
+            pytest.skip(f"thinning is compiled for the CPU, and the tests were asked to run on {device}")
     monkeypatch.setattr(Sampler, "_way", lambda self, num_samples: request.param.split()[0])
     if request.param == "thinning in many parts":
         # Tables of two items, so that small problems have all kinds of parts.
         monkeypatch.setattr(thinning, "_WALKED", 2)
         monkeypatch.setattr(thinning, "_FACTOR", 2)
-    return str(request.param)
 
 
 @pytest.mark.parametrize(("n", "k"), [(2, 1), (5, 2), (6, 3), (7, 6), (8, 4), (9, 3)])
@@ -160,21 +159,50 @@ def test_pairs_of_rows_with_their_own_logits(device: torch.device) -> None:
         assert binomial_p_value(together, joint, 10_000) > FALSE_ALARM
 
 
-@pytest.mark.parametrize("k", [1000, 10_000])
-def test_long_rows(k: int, device: torch.device, way: str) -> None:
-    if way == "inversion":
-        pytest.skip("takes minutes")
-    logits = torch.randn(20_000)
+@pytest.mark.parametrize(("n", "k"), [(20_000, 1000), (6000, 3000)])
+def test_long_rows(n: int, k: int, device: torch.device) -> None:
+    logits = torch.randn(n)
     indices = KSubset(k, logits.to(device)).sample_indices((500,)).cpu()
     mean = inclusion_probabilities(logits.double(), k)
     # Sums over a hundred groups of items, whose variance is that of the covariance, and at most that of independence.
-    drawn = torch.zeros(500, 20_000, dtype=torch.float64).scatter_(-1, indices, 1.0)
+    drawn = torch.zeros(500, n, dtype=torch.float64).scatter_(-1, indices, 1.0)
     assert (drawn.sum(-1) == k).all()
-    group = torch.arange(20_000) // 200
-    of_groups = torch.zeros(100, dtype=torch.float64).index_add(0, group, mean)
-    variance = torch.zeros(100, dtype=torch.float64).index_add(0, group, mean * (1 - mean))
-    found = drawn.mean(0).reshape(100, 200).sum(-1)
+    of_groups, variance = mean.reshape(100, -1).sum(-1), (mean * (1 - mean)).reshape(100, -1).sum(-1)
+    found = drawn.mean(0).reshape(100, -1).sum(-1)
     assert ((found - of_groups) / (variance / 500).sqrt()).abs().max() < z_limit(100)
+
+
+@pytest.mark.parametrize(("low", "high"), [(0, 2), (1, 4), (3, 5), (4, 6), (2, 2)])
+def test_ranges_of_sizes(low: int, high: int, device: torch.device) -> None:
+    logits = torch.randn(6, dtype=torch.float64) + 1
+    sample = AtMostKSubset(high, logits.to(device), low=low).sample((200_000,)).cpu()
+    z = torch.cat([subsets(6, k) for k in range(low, high + 1)])
+    expected = torch.softmax(z.double() @ logits, 0)
+    powers = 2 ** torch.arange(6)
+    counts = torch.bincount(sample.long() @ powers, minlength=64)[z.long() @ powers]
+    assert counts.sum() == 200_000
+    assert binomial_p_value(counts, expected, 200_000) > FALSE_ALARM
+
+
+def test_ranges_of_sizes_by_row(device: torch.device) -> None:
+    low, high = torch.tensor([0, 2, 10, 25]), torch.tensor([3, 30, 20, 30])
+    logits = 2 * torch.randn(4, 30, dtype=torch.float64)
+    dist = AtMostKSubset(high.to(device), logits.to(device), low=low.to(device))
+    sample = dist.sample((50_000,)).cpu()
+    sizes = sample.sum(-1)
+    assert ((sizes >= low) & (sizes <= high)).all()
+    assert binomial_p_value(sample.sum(0), dist.mean.cpu().clamp(0, 1), 50_000) > FALSE_ALARM
+
+
+def test_groups(device: torch.device) -> None:
+    groups = torch.tensor([0, 1, 0, 1, 1, 0, 1, 2])
+    dist = PartitionedKSubset(groups, torch.tensor([2, 3, 1]), torch.randn(8, dtype=torch.float64).to(device))
+    sample = dist.sample((100_000,)).cpu()
+    z = dist.enumerate_support().cpu()
+    powers = 2 ** torch.arange(8)
+    counts = torch.bincount(sample.long() @ powers, minlength=256)[z.long() @ powers]
+    assert counts.sum() == 100_000
+    assert binomial_p_value(counts, dist.log_prob(z.to(device)).exp().cpu(), 100_000) > FALSE_ALARM
 
 
 def test_the_same_seed_whatever_was_drawn_before(device: torch.device) -> None:
@@ -185,9 +213,7 @@ def test_the_same_seed_whatever_was_drawn_before(device: torch.device) -> None:
     assert torch.equal(*draws)
 
 
-def test_rows_without_a_subset_do_not_hang(way: str) -> None:
-    if way == "inversion":
-        pytest.skip("never has loops that wait for something")
+def test_rows_without_a_subset_do_not_hang() -> None:
     logits = torch.zeros(4, 6)
     logits[0, 2] = math.nan
     logits[1] = -math.inf

@@ -156,6 +156,7 @@ def draw_indices(table: SamplingTable, num_samples: int, generator: Generator | 
         target = torch.log1p(-numbers[left - 1]) + log_cdf.gather(-1, end)
         # A row joins when no more places are left than it has open ones; until then it hands out certain items.
         is_open = left <= places
-        end = torch.where(is_open, torch.searchsorted(log_cdf, target) - 1, end)
+        # Below 0 is what a row without a subset finds, if nobody has checked that it has one.
+        end = torch.where(is_open, (torch.searchsorted(log_cdf, target) - 1).clamp(min=0), end)
         drawn.append(torch.where(is_open, end, table.certain.gather(-1, (left - 1 - places).clamp(min=0))))
     return torch.stack(drawn, -1).transpose(0, 1)

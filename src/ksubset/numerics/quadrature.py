@@ -98,7 +98,7 @@ def _by_recursion(logits: Tensor, k: int | Tensor) -> Solution:
     size = sizes(k, logits)
     if not clear.all():
         others = _solve(logits[~clear].double(), size[~clear], None, _SINGLE)
-        for field, value in zip(fields, others, strict=False):
+        for field, value in zip(fields, others[: len(fields)], strict=True):
             field[~clear] = value
     residual, log_normalizer, flip_probability, tilted, shift = fields
     price = torch.zeros_like(shift)

@@ -8,15 +8,16 @@ from torch import Generator, Tensor
 
 from ksubset.numerics import compiled, inversion, splitting, thinning
 from ksubset.numerics.checks import inside_transform
-from ksubset.numerics.encoding import ascending, k_hot
+from ksubset.numerics.encoding import ascending
 from ksubset.numerics.tilt import largest_size
 
 __all__ = ["Sampler"]
 
-_PREPARE: dict[str, Callable[..., Any]] = {
-    "inversion": inversion.sampling_table,
-    "splitting": splitting.splitting_tree,
-    "thinning": thinning.arranged,
+# Of each way, what prepares it and what draws.
+_WAYS: dict[str, tuple[Callable[..., Any], Callable[..., Tensor]]] = {
+    "inversion": (inversion.sampling_table, inversion.draw),
+    "splitting": (splitting.splitting_tree, splitting.draw),
+    "thinning": (thinning.arranged, thinning.draw),
 }
 
 
@@ -53,7 +54,8 @@ class Sampler:
 
     def _state(self, way: str) -> Any:
         if way not in self._prepared:
-            self._prepared[way] = _PREPARE[way](*self._arguments)
+            prepare, _ = _WAYS[way]
+            self._prepared[way] = prepare(*self._arguments)
         return self._prepared[way]
 
     @property
@@ -68,16 +70,8 @@ class Sampler:
             -> `(num_samples, R, n)`.
         """
         way = self._way(num_samples)
-        state = self._state(way)
-        if way == "inversion":
-            return inversion.draw(state, num_samples, dtype, generator)
-        if way == "splitting":
-            return splitting.draw(state, num_samples, dtype, generator)
-        drawn, n = thinning.draw_indices(state, num_samples, generator), self._arguments[0].shape[-1]
-        if drawn.numel() and drawn.min() >= 0:
-            # Where no place is unused, this takes a quarter of the time.
-            return torch.zeros(*drawn.shape[:-1], n, dtype=dtype).scatter_(-1, drawn, 1)
-        return k_hot(drawn, n, dtype)
+        _, draw = _WAYS[way]
+        return draw(self._state(way), num_samples, dtype, generator)
 
     def indices(self, num_samples: int, generator: Generator | None = None) -> Tensor:
         """Draw subsets as the indices of their items, ascending; those with fewer than the largest number end in -1.

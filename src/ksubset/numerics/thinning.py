@@ -25,9 +25,10 @@ import torch
 from torch import Generator, Tensor
 
 from ksubset.numerics.compiled import TINY
+from ksubset.numerics.encoding import k_hot
 from ksubset.numerics.tilt import largest_size, sizes, tilt, tilt_to_range
 
-__all__ = ["Arranged", "arranged", "draw_indices"]
+__all__ = ["Arranged", "arranged", "draw", "draw_indices"]
 
 # Items that are walked through, or twice as many if they are all, and how many times larger the next part's end is.
 _WALKED, _FACTOR = 32, 8
@@ -85,11 +86,10 @@ def arranged(logits: Tensor, low: int | Tensor, high: int | Tensor | None = None
     arrangement.characteristics(flip, cuts, levels, nodes)
     share = torch.ones(rows, 1, dtype=torch.float64).numpy()
     if high is not None:
-        most = most.reshape(-1).contiguous()
         span = int(most.max() - least.min()) + 1 if rows else 1
         share = torch.empty(rows, span, dtype=torch.float64).numpy()
-        of_rows = (x.reshape(-1).contiguous().numpy() for x in (least, most, price, reference))
-        arrangement.size_shares(flip, cuts[:, 0].copy(), *of_rows, share)
+        largest_sizes, prices, references = (x.reshape(-1).contiguous().numpy() for x in (most, price, reference))
+        arrangement.size_shares(flip, cuts[:, 0].copy(), least.numpy(), largest_sizes, prices, references, share)
     largest = largest_size(low if high is None else high, n)
     return Arranged(order, flip, ends, cuts, levels, nodes, least.numpy(), share, largest)
 
@@ -111,6 +111,19 @@ def _signed(tilted: Tensor) -> Tensor:
     # Zero has no sign.
     flip = torch.sigmoid(-tilted.abs()).clamp(min=TINY)
     return torch.where(tilted > 0, -flip, flip)
+
+
+def draw(state: Arranged, num_samples: int, dtype: torch.dtype, generator: Generator | None = None) -> Tensor:
+    """Draw subsets as vectors of zeros and ones.
+
+    Shapes:
+        -> `(num_samples, R, n)`.
+    """
+    drawn, n = draw_indices(state, num_samples, generator), state.order.shape[-1]
+    if drawn.numel() and drawn.min() >= 0:
+        # Where no place is unused, this takes a quarter of the time.
+        return torch.zeros(*drawn.shape[:-1], n, dtype=dtype).scatter_(-1, drawn, 1)
+    return k_hot(drawn, n, dtype)
 
 
 def draw_indices(state: Arranged, num_samples: int, generator: Generator | None = None) -> Tensor:

@@ -3,9 +3,8 @@
 import math
 
 import numpy as np
-from numba import njit
 
-from ksubset.numerics.compiled.options import EXACT, Array
+from ksubset.numerics.compiled.options import Array, exact
 
 __all__ = ["NODES", "arrange", "characteristics", "number_probability", "size_shares"]
 
@@ -13,7 +12,7 @@ __all__ = ["NODES", "arrange", "characteristics", "number_probability", "size_sh
 NODES, _EXPONENT = 28, 38.0
 
 
-@njit(**EXACT)
+@exact
 def arrange(
     signed: Array,
     final: int,
@@ -71,7 +70,7 @@ def arrange(
         levels[row] = level
 
 
-@njit(**EXACT)
+@exact
 def characteristics(flip: Array, cuts: Array, levels: Array, nodes: Array) -> None:
     """What gives the probabilities of the numbers of flips in each part that is not the last.
 
@@ -83,7 +82,7 @@ def characteristics(flip: Array, cuts: Array, levels: Array, nodes: Array) -> No
             _characteristic(flip[row, : cuts[row, level]], nodes[row, level])
 
 
-@njit(**EXACT)
+@exact
 def _characteristic(flip: Array, nodes: Array) -> int:
     """Of the signed sum of flips: weights and angles of the quadrature, and the largest probability; returns the mode.
 
@@ -114,7 +113,7 @@ def _characteristic(flip: Array, nodes: Array) -> int:
     return int(mode)
 
 
-@njit(**EXACT)
+@exact
 def number_probability(nodes: Array, number: int) -> float:
     """The probability of a signed sum of flips."""
     probability = 0.0
@@ -124,7 +123,7 @@ def number_probability(nodes: Array, number: int) -> float:
     return probability
 
 
-@njit(**EXACT)
+@exact
 def size_shares(
     flip: Array, uncertain: Array, least: Array, most: Array, price: Array, reference: Array, share: Array
 ) -> None:

@@ -3,10 +3,9 @@
 import math
 
 import numpy as np
-from numba import njit
 
 from ksubset.numerics.compiled.arrangement import NODES, number_probability
-from ksubset.numerics.compiled.options import EXACT, Array
+from ksubset.numerics.compiled.options import Array, exact
 
 __all__ = ["draw_subsets"]
 
@@ -17,7 +16,7 @@ _TRIES, _BEGINNINGS = 10_000, 100
 _THINNED = 3
 
 
-@njit(**EXACT)
+@exact
 def _uniform(state: Array) -> float:
     """A uniform number of 53 bits in [0, 1), by xoshiro256++ (Blackman and Vigna, 2021)."""
     first = state[0] + state[3]
@@ -32,7 +31,7 @@ def _uniform(state: Array) -> float:
     return np.float64(result >> np.uint64(11)) * 2.0**-53
 
 
-@njit(**EXACT)
+@exact
 def draw_subsets(
     order: Array,
     flip: Array,
@@ -105,7 +104,7 @@ def draw_subsets(
                 break
 
 
-@njit(**EXACT)
+@exact
 def _inverted(share: Array, state: Array) -> int:
     """Which of the sizes it is."""
     if len(share) == 1:
@@ -113,7 +112,7 @@ def _inverted(share: Array, state: Array) -> int:
     return int(np.searchsorted(share, _uniform(state) * share[-1], side="right"))
 
 
-@njit(**EXACT)
+@exact
 def _fill(table: Array, flip: Array, width: int) -> float:
     """Probabilities of j members among the items from i on, into `table[i, j]`; returns the largest for all items."""
     items = len(flip)
@@ -129,7 +128,7 @@ def _fill(table: Array, flip: Array, width: int) -> float:
     return float(table[0, : width + 1].max())
 
 
-@njit(**EXACT)
+@exact
 def _write(
     order: Array,
     walked: Array,
@@ -166,7 +165,7 @@ def _write(
             number += 1
 
 
-@njit(**EXACT)
+@exact
 def _part(
     flip: Array,
     ends: Array,
@@ -202,7 +201,7 @@ def _part(
     return count, -1
 
 
-@njit(**EXACT)
+@exact
 def _flips(flip: Array, ends: Array, low: int, high: int, state: Array, flipped: Array, count: int) -> tuple[int, int]:
     """Draw all items from `low` to `high` for themselves: the new number of flipped places, and their signed sum."""
     change = 0

@@ -3,10 +3,9 @@
 import math
 
 import numpy as np
-from numba import njit
 
 from ksubset.numerics.compiled import CLEAR, SMALL, TINY
-from ksubset.numerics.compiled.options import SUMS, Array
+from ksubset.numerics.compiled.options import Array, in_any_order
 
 __all__ = ["solve_rows"]
 
@@ -14,7 +13,7 @@ __all__ = ["solve_rows"]
 _LANES = 64
 
 
-@njit(**SUMS)
+@in_any_order
 def solve_rows(
     weight: Array, tilted: Array, sizes: Array, flip: Array, total: Array, origin: Array, residual: Array, clear: Array
 ) -> None:

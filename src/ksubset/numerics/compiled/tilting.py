@@ -2,10 +2,8 @@
 
 import math
 
-from numba import njit
-
 from ksubset.numerics.compiled import TINY
-from ksubset.numerics.compiled.options import SUMS, Array
+from ksubset.numerics.compiled.options import Array, in_any_order
 
 __all__ = ["tilt_rows"]
 
@@ -14,7 +12,7 @@ _STEPS = 16
 _FAR = 1e200
 
 
-@njit(**SUMS)
+@in_any_order
 def tilt_rows(rows: Array, sizes: Array, settled: Array) -> None:
     """Replace the logits of each row by flip probabilities, negative for items whose majority state is in the subset.
 
