@@ -16,7 +16,10 @@ from torch import Tensor
 from torch.distributions import kl_divergence
 
 from ksubset import (
+    IMLE,
+    NCPSS,
     AtMostKSubset,
+    GumbelTopK,
     KSubset,
     PartitionedKSubset,
     SubsetDistribution,
@@ -383,12 +386,6 @@ def test_a_distribution_of_ones_own() -> None:
             centred = self._support - self.mean[..., None, :]
             return (centred.mT @ (p * (centred @ vector[..., None]))).squeeze(-1)
 
-        def to_rows(self, scores: Tensor) -> Any:
-            raise NotImplementedError("the largest subset without neighbours is found by no top-k")
-
-        def from_rows(self, rows: Any) -> Any:
-            raise NotImplementedError("there are no rows, see to_rows")
-
     w = LOGITS[0].clone().requires_grad_()
     z = NoNeighbours(w)._support
     (exact,) = torch.autograd.grad((torch.softmax(z @ w, 0) * curved(z)).sum(), w)
@@ -404,3 +401,7 @@ def test_a_distribution_of_ones_own() -> None:
             assert ((rows.grad.mean(0) - exact).abs() < z_limit(N) * error).all()
         else:
             assert rows.grad.isfinite().all()
+    # Its largest subset is found by no top-k.
+    for relaxed in (GumbelTopK(1.0), IMLE(1.0, 1.0), NCPSS()):
+        with pytest.raises(NotImplementedError, match="NoNeighbours has no to_rows and from_rows"):
+            expectation(curved, NoNeighbours(w), relaxed, 2)

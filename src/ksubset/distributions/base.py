@@ -89,17 +89,23 @@ class SubsetDistribution(Distribution, abc.ABC):
             -> `(*B, n)`.
         """
 
-    @abc.abstractmethod
     def to_rows(self, scores: Tensor) -> list[tuple[Tensor, int | Tensor]]:
         r"""The problem :math:`\max_z \langle \text{scores}, z\rangle` as rows of which the k largest entries are taken.
 
         What perturbs or relaxes a maximum works on these rows, whatever the subsets are. Where the size of a subset may
-        vary, a row has places that stand for no item, of score 0.
+        vary, a row has places that stand for no item, of score 0. A distribution has it if its maximum is of that form.
+
+        Raises:
+            NotImplementedError: It is not.
 
         Shapes:
             scores `(*S, *B, n)` -> rows `(*S, *R, m)` and their sizes k, `()` or `(*R)`, one or several such pairs.
         """
+        raise NotImplementedError(
+            f"{type(self).__name__} has no to_rows and from_rows, which the estimators need that perturb or relax a "
+            "maximum: GumbelTopK, IMLE, NCPSS; the others do without"
+        )
 
-    @abc.abstractmethod
     def from_rows(self, rows: Sequence[Tensor]) -> Tensor:
         """What was computed on the rows, back in the places of the items: `(*S, *R, m)` of each -> `(*S, *B, n)`."""
+        raise NotImplementedError(f"{type(self).__name__} has no from_rows, see to_rows")
