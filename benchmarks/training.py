@@ -21,7 +21,7 @@ from torch.nn import functional
 from torch.utils.data import DataLoader, TensorDataset
 
 from ksubset import KSubset, expectation
-from ksubset.experiments import datasets, methods, runner, tasks
+from ksubset.experiments import datasets, methods, runner
 from ksubset.experiments.config import RunConfig
 from ksubset.experiments.training import Training
 
@@ -31,8 +31,7 @@ PRINTED = ("gs", "stgs", "sfess", "sfess-v")
 
 def ours(data: datasets.DataSplit, config: RunConfig) -> Callable[[], object]:
     """An epoch of the runner, its validation included."""
-    task = tasks.find(config.task)(data.side, data.num_classes)
-    training = Training(config, data, task, device())
+    training = Training(config, data, device())
     return functools.partial(training.epoch, lambda: False)
 
 

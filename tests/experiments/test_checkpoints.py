@@ -26,7 +26,7 @@ from ksubset.experiments import checkpoints, datasets, records, runner
 from ksubset.experiments.config import RunConfig
 from ksubset.experiments.methods import METHODS
 from ksubset.experiments.records import Record
-from ksubset.experiments.tasks import TASKS
+from ksubset.experiments.tasks import PRINTED
 from ksubset.experiments.training import Training
 from ksubset.training import Checkpoint, joint
 from ksubset.training import load as load_file
@@ -41,13 +41,14 @@ NURSERY = """
 import json, os, sys, time
 import torch
 from ksubset._support import provenance
-from ksubset.experiments import datasets, runner, tasks
+from ksubset._support.extras import require
+from ksubset.experiments import datasets, runner
 from ksubset.experiments.config import RunConfig
 
 torch.set_num_threads(1)
 provenance.commit = lambda: None
 datasets.load("digits")
-tasks.find("reconstruction")(8, 10)
+require("torchmetrics.functional.image")
 torch.optim.Adam([torch.zeros(1)])  # imports a lot, too
 
 for line in sys.stdin:
@@ -260,7 +261,7 @@ ALL = {name: value for options in OPTIONS.values() for name, value in options.it
     [
         *(
             pytest.param(dataclasses.replace(TINY, task=task, method=method, **options), id=f"{task}-{method}-{name}")
-            for task in TASKS
+            for task in PRINTED
             for method in METHODS
             for name, options in (("paper", {}), ("all", ALL))
         ),
@@ -272,7 +273,7 @@ def test_a_new_process_for_every_epoch_changes_nothing(tmp_path: Path, config: R
 
     def start() -> Training:
         torch.manual_seed(config.seed)
-        return Training(config, datasets.load("digits"), TASKS[config.task](8, 10), torch.device("cpu"))
+        return Training(config, datasets.load("digits"), torch.device("cpu"))
 
     def epoch(state: Training, number: int) -> dict[str, Any]:
         entry = state.epoch(lambda: False)

@@ -5,13 +5,14 @@ import pytest
 
 from ksubset.experiments import protocols, runner
 from ksubset.experiments.config import RunConfig
-from ksubset.experiments.datasets import SETS
+from ksubset.experiments.tasks import PRINTED, TASKS
 
 BEST = [(task, method) for task, methods in protocols._best().items() for method in methods]
 
 
-@pytest.mark.parametrize("dataset", SETS)
-@pytest.mark.parametrize(("task", "method"), BEST)
+@pytest.mark.parametrize(
+    ("task", "method", "dataset"), [(task, method, name) for task, method in BEST for name in TASKS[task].sets]
+)
 def test_the_best_settings_fit_every_data_set(task: str, method: str, dataset: str) -> None:
     settings = protocols.find("best", task, dataset, method)
     config = runner.resolve(RunConfig(task=task, method=method, dataset=dataset, epochs=7, seed=3, **settings))
@@ -19,7 +20,7 @@ def test_the_best_settings_fit_every_data_set(task: str, method: str, dataset: s
     assert protocols.name(dataclasses.replace(config, selector_lr=0.123)) is None
 
 
-@pytest.mark.parametrize(("task", "method"), BEST)
+@pytest.mark.parametrize(("task", "method"), [cell for cell in BEST if cell[0] in PRINTED])
 def test_the_best_settings_train(tmp_path: Path, task: str, method: str) -> None:
     config = RunConfig(task=task, method=method, epochs=2, **protocols.find("best", task, "digits", method))
     assert runner.run(config, tmp_path).status == "finished"

@@ -12,7 +12,7 @@ from ksubset._support import provenance
 from ksubset.experiments import records, runner
 from ksubset.experiments.config import SUBSETS_PER, RunConfig
 from ksubset.experiments.methods import METHODS
-from ksubset.experiments.tasks import TASKS
+from ksubset.experiments.tasks import PRINTED
 from ksubset.experiments.training import Training
 from ksubset.training import seeded
 
@@ -21,7 +21,7 @@ QUICK = RunConfig(dataset="digits", epochs=2, batch_size=256, selector_lr=5e-2, 
 
 @pytest.mark.parametrize("subsets_per", SUBSETS_PER)
 @pytest.mark.parametrize("method", METHODS)
-@pytest.mark.parametrize("task", TASKS)
+@pytest.mark.parametrize("task", PRINTED)
 def test_every_task_with_every_method(tmp_path: Path, task: str, method: str, subsets_per: str) -> None:
     config = dataclasses.replace(QUICK, task=task, method=method, subsets_per=subsets_per)
     record = runner.run(config, tmp_path)
@@ -43,7 +43,7 @@ def test_every_task_with_every_method(tmp_path: Path, task: str, method: str, su
     assert record.device
 
 
-@pytest.mark.parametrize("task", TASKS)
+@pytest.mark.parametrize("task", PRINTED)
 def test_training_learns(tmp_path: Path, task: str) -> None:
     config = dataclasses.replace(QUICK, task=task, subsets_per="example", epochs=15, batch_size=64)
     record = runner.run(config, tmp_path)
@@ -82,7 +82,7 @@ def test_progress_and_monitor_see_every_epoch(tmp_path: Path) -> None:
     entries, monitored = [], []
 
     def monitor(state: Training, entry: dict[str, Any]) -> None:
-        assert state.mode().sum() == 10
+        assert state.task.mode().sum() == 10
         monitored.append(entry)
 
     record = runner.run(QUICK, tmp_path, entries.append, monitor=monitor)

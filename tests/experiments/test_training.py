@@ -7,10 +7,10 @@ import torch
 from torch import Tensor
 
 from ksubset import KSubset
-from ksubset.experiments import datasets, runner, training
+from ksubset.experiments import datasets, runner
 from ksubset.experiments.config import PRECISIONS, SUBSETS_PER, RunConfig
 from ksubset.experiments.methods import METHODS
-from ksubset.experiments.tasks import TASKS
+from ksubset.experiments.tasks import PRINTED, pixels
 from ksubset.experiments.training import Training
 from ksubset.training import joint
 
@@ -21,7 +21,7 @@ QUICK = RunConfig(dataset="digits", epochs=2, batch_size=256, selector_lr=5e-2, 
 def start(**knobs: Any) -> Training:
     config = runner.resolve(dataclasses.replace(QUICK, **knobs))
     torch.manual_seed(config.seed)
-    return Training(config, datasets.load("digits"), TASKS[config.task](8, 10), CPU)
+    return Training(config, datasets.load("digits"), CPU)
 
 
 def epoch(state: Training, number: int) -> dict[str, Any]:
@@ -32,13 +32,13 @@ def epoch(state: Training, number: int) -> dict[str, Any]:
 
 
 def parameters(state: Training) -> Tensor:
-    return torch.cat([parameter.detach().flatten() for parameter in state.network.parameters()])
+    return torch.cat([parameter.detach().flatten() for parameter in state.task.network.parameters()])
 
 
 def test_initial_logits_and_optimizer_are_the_papers() -> None:
     config = runner.resolve(RunConfig(dataset="digits"))
-    state = Training(config, datasets.load("digits"), TASKS["classification"](8, 10), CPU)
-    torch.testing.assert_close(state.gate.logits.detach(), torch.full((64,), math.log(10 / 54)))
+    state = Training(config, datasets.load("digits"), CPU)
+    torch.testing.assert_close(state.task.selector.logits.detach(), torch.full((64,), math.log(10 / 54)))
     selector, network = state.joint.optimizer.param_groups
     assert (selector["lr"], selector["betas"], selector["weight_decay"]) == (1e-2, (0.99, 0.999), 0)
     assert (network["lr"], network["betas"], network["weight_decay"]) == (1e-4, (0.9, 0.999), 1e-4)
@@ -76,7 +76,7 @@ def test_the_size_is_annealed_to_its_target(monkeypatch: pytest.MonkeyPatch, met
     for number in range(1, 6):
         epoch(state, number)
     assert list(dict.fromkeys(sizes)) == [40, 20, 10]
-    assert state.mode().sum() == 10
+    assert state.task.mode().sum() == 10
 
 
 def test_cosine_learning_rates_fall_over_what_is_trained() -> None:
@@ -109,28 +109,29 @@ def test_constant_learning_rates_stay() -> None:
 def test_tuning_trains_the_network_alone(method: str, lr_schedule: str) -> None:
     state = start(method=method, epochs=4, tuning=0.5, lr_schedule=lr_schedule)
     for number in (1, 2):
-        logits = state.gate.logits.detach().clone()
-        assert epoch(state, number)["evaluations"] == len(state.train[0]) * 5
-        assert not torch.equal(state.gate.logits.detach(), logits)
-    logits = state.gate.logits.detach().clone()
+        logits = state.task.selector.logits.detach().clone()
+        assert epoch(state, number)["evaluations"] == len(state.task.train[0]) * 5
+        assert not torch.equal(state.task.selector.logits.detach(), logits)
+    logits = state.task.selector.logits.detach().clone()
     # Adam walks on where a gradient is zero, by the momentum of those before.
-    moments = {name: value.clone() for name, value in state.joint.optimizer.state[state.gate.logits].items()}
+    of_logits = state.joint.optimizer.state[state.task.selector.logits]
+    moments = {name: value.clone() for name, value in of_logits.items()}
     for number in (3, 4):
         weights = parameters(state)
-        assert epoch(state, number)["evaluations"] == len(state.train[0])
+        assert epoch(state, number)["evaluations"] == len(state.task.train[0])
         assert not torch.equal(parameters(state), weights)
-        assert torch.equal(state.gate.logits.detach(), logits)
-        assert all(torch.equal(state.joint.optimizer.state[state.gate.logits][name], moments[name]) for name in moments)
+        assert torch.equal(state.task.selector.logits.detach(), logits)
+        assert all(torch.equal(of_logits[name], moments[name]) for name in moments)
 
 
 def test_tuning_is_on_the_likeliest_pixels() -> None:
     state = start(task="reconstruction", epochs=4, tuning=0.25, batch_size=2000, precision="float32")
     for number in (1, 2, 3):
         epoch(state, number)
-    images, labels = state.train
+    images, labels = state.task.train
     with torch.no_grad():
-        mask = torch.zeros(64).index_fill(0, state.gate.logits.topk(10).indices, 1.0)
-        expected = state.task.loss(state.network(images, mask[None, None]), images, labels).mean().item()
+        mask = torch.zeros(64).index_fill(0, state.task.selector.logits.topk(10).indices, 1.0)
+        expected = state.task.loss(state.task.network(images, mask[None, None]), images, labels).mean().item()
     # One batch, whose loss is that before the step.
     assert epoch(state, 4)["loss"] == pytest.approx(expected, rel=1e-5)
 
@@ -145,24 +146,24 @@ def test_evaluations_are_examples_times_samples(subsets_per: str, samples: int) 
         nonlocal rows
         rows += output.shape[:2].numel()
 
-    state.network.register_forward_hook(count)
+    state.task.network.register_forward_hook(count)
     entry = epoch(state, 1)
-    assert entry["evaluations"] == len(state.train[0]) * samples
+    assert entry["evaluations"] == len(state.task.train[0]) * samples
     # What the network was really asked for: this, and the validation.
-    assert rows == len(state.train[0]) * samples + len(state.validation[0])
+    assert rows == len(state.task.train[0]) * samples + len(state.task.held_out["validation"][0])
 
 
-@pytest.mark.parametrize("task", TASKS)
+@pytest.mark.parametrize("task", PRINTED)
 def test_mixed_precision_changes_little(task: str) -> None:
-    if not training.mixed_precision(CPU):
+    if not pixels.mixed_precision(CPU):
         pytest.skip("this CPU has no bfloat16 instructions, so that mixed precision is float32 here")
     losses = {}
     for precision in PRECISIONS:
         state = start(task=task, precision=precision)
-        assert state.mixed == (precision == "mixed")
-        logits, weights = state.gate.logits.detach().clone(), parameters(state)
+        assert state.task.mixed == (precision == "mixed")
+        logits, weights = state.task.selector.logits.detach().clone(), parameters(state)
         losses[precision] = [epoch(state, number)["loss"] for number in (1, 2)]
-        assert not torch.equal(state.gate.logits.detach(), logits)
+        assert not torch.equal(state.task.selector.logits.detach(), logits)
         assert not torch.equal(parameters(state), weights)
         assert parameters(state).dtype == torch.float32
     # The same subsets and the same dropout in both, so that rounding alone makes the difference.
@@ -171,7 +172,7 @@ def test_mixed_precision_changes_little(task: str) -> None:
 
 
 def test_without_the_hardware_mixed_precision_is_float32(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(training, "mixed_precision", lambda _: False)
+    monkeypatch.setattr(pixels, "mixed_precision", lambda _: False)
     mixed, full = (epoch(start(precision=precision), 1)["loss"] for precision in PRECISIONS)
     assert mixed == full
 
@@ -189,7 +190,7 @@ def test_a_gradient_that_breaks_is_a_divergence(monkeypatch: pytest.MonkeyPatch)
 
     def broken(*arguments: Any) -> Tensor:
         # A root at 0, whose slope is infinite: the losses stay finite, and only the count of broken gradients tells.
-        return original(*arguments) + (state.gate.logits - state.gate.logits.detach()).sum().sqrt()
+        return original(*arguments) + (state.task.selector.logits - state.task.selector.logits.detach()).sum().sqrt()
 
     monkeypatch.setattr(joint, "expectation", broken)
     with pytest.raises(FloatingPointError, match=r"-digits-.* diverged in epoch 1 .*selector_lr \(0\.05\)"):

@@ -50,7 +50,8 @@ def _options_of_config(command: Callable[..., None]) -> Callable[..., None]:
 
 
 _PROTOCOL = typer.Option(
-    metavar="str", help="values of all settings that are not given: paper or best (default: paper)"
+    metavar="str",
+    help="values of the settings that are not given: paper (default for the paper's tasks) or best",
 )
 _OUT = typer.Option(metavar="folder", help="folder for the records, one JSON file a run")
 _CHECKPOINT_EVERY = typer.Option(min=1, metavar="int", help="epochs from one checkpoint to the next")
@@ -77,7 +78,7 @@ def run(
         if len(given) > 1:
             option = f"--{name.replace('_', '-')}"
             raise ValueError(f"{option}: expected one value, got {len(given)}; a grid is a matter of 'ksubset sweep'")
-    (config,) = protocols.grid(protocol or ["paper"], grid)
+    (config,) = protocols.grid(protocol or [], grid)
     console = Console()
     with _epochs(console, title(config), config.epochs) as progress:
         record = Plan(out, checkpoint_every, tensorboard).train(config, progress)
@@ -105,7 +106,7 @@ def sweep(
     from ksubset.experiments import protocols
 
     options = {"backend": backend, "jobs": jobs, "checkpoint_every": checkpoint_every, "tensorboard": tensorboard}
-    _train(protocols.grid(protocol or ["paper"], grid), out, **options)
+    _train(protocols.grid(protocol or [], grid), out, **options)
 
 
 @app.command(cls=Command)

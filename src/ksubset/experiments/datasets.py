@@ -14,6 +14,7 @@ import zlib
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import ClassVar
 
 import numpy as np
 import torch
@@ -41,6 +42,11 @@ class DataSet:
     side: int
     num_classes: int
     k: int
+    items: ClassVar[str] = "pixels"
+
+    @property
+    def n(self) -> int:
+        return self.side**2
 
 
 @dataclass(frozen=True)

@@ -6,8 +6,6 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
-import torch
-
 from ksubset._support.extras import require
 from ksubset.experiments.training import Training
 
@@ -19,8 +17,8 @@ _PICTURES = 20
 class TensorBoard(AbstractContextManager["TensorBoard"]):
     """Curves and pictures of one run, in a folder of its own; a monitor of :func:`ksubset.experiments.runner.run`.
 
-    Curves have a point for each epoch; the inclusion probabilities, the mask and the reconstructions are drawn some
-    twenty times. Where a run goes on after a checkpoint, TensorBoard hides what was written after it the first time.
+    Curves have a point for each epoch; the pictures of the task, such as a mask, are drawn some twenty times. Where a
+    run goes on after a checkpoint, TensorBoard hides what was written after it the first time.
 
     Arguments:
         folder: what ``tensorboard --logdir`` is given, the same for many runs.
@@ -56,11 +54,5 @@ class TensorBoard(AbstractContextManager["TensorBoard"]):
         self._writer.flush()
 
     def _draw(self, training: Training, epoch: int) -> None:
-        side = training.task.side
-        self._writer.add_image("inclusion", training.inclusion().reshape(1, side, side), epoch)
-        self._writer.add_image("mask", training.mode().reshape(1, side, side), epoch)
-        pictures = training.pictures()
-        if pictures is not None:
-            # Originals in the upper row, what the network makes of them below.
-            rows = [torch.cat([*images.reshape(-1, side, side)], dim=1) for images in pictures]
-            self._writer.add_image("reconstructions", torch.cat(rows)[None], epoch)
+        for name, picture in training.task.pictures().items():
+            self._writer.add_image(name, picture, epoch, dataformats="HW")

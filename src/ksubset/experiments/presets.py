@@ -5,7 +5,7 @@ import itertools
 
 from ksubset.experiments.config import SUBSETS_PER, RunConfig
 from ksubset.experiments.methods import METHODS
-from ksubset.experiments.tasks import TASKS
+from ksubset.experiments.tasks import PRINTED
 
 __all__ = ["digits", "smoke"]
 
@@ -20,14 +20,14 @@ def digits() -> list[RunConfig]:
     base = RunConfig(epochs=40, batch_size=64, selector_lr=5e-2, selector_beta1=0.9, network_lr=1e-3)
     return [
         dataclasses.replace(base, task=task, method=method, subsets_per=subsets_per, seed=seed)
-        for task, subsets_per, method, seed in itertools.product(TASKS, SUBSETS_PER, _PAPER, (0, 1))
+        for task, subsets_per, method, seed in itertools.product(PRINTED, SUBSETS_PER, _PAPER, (0, 1))
     ]
 
 
 def smoke() -> list[RunConfig]:
-    """Every task with every method for two epochs of the digits, alternately with either way to draw subsets."""
+    """Both tasks with every method for two epochs of the digits, alternately with either way to draw subsets."""
     base = RunConfig(k_start=12, epochs=2, samples=2, batch_size=256)
     return [
         dataclasses.replace(base, task=task, method=method, subsets_per=SUBSETS_PER[number % 2])
-        for number, (task, method) in enumerate(itertools.product(TASKS, METHODS))
+        for number, (task, method) in enumerate(itertools.product(PRINTED, METHODS))
     ]

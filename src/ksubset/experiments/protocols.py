@@ -5,7 +5,7 @@ import itertools
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ksubset.experiments import datasets, published
+from ksubset.experiments import published, tasks
 from ksubset.experiments.config import RunConfig
 
 __all__ = ["PROTOCOLS", "find", "grid", "name"]
@@ -26,6 +26,9 @@ def find(protocol: str, task: str, dataset: str, method: str) -> dict[str, Any]:
     """
     if protocol not in PROTOCOLS:
         raise ValueError(f"protocol: expected one of {', '.join(PROTOCOLS)}, got {protocol!r}")
+    kind = tasks.find(task)
+    if protocol not in kind.protocols:
+        raise ValueError(f"protocol: expected {' or '.join(kind.protocols)} for {task}, got {protocol!r}")
     if protocol == "paper":
         return {}
     known = _best().get(task, {})
@@ -35,21 +38,22 @@ def find(protocol: str, task: str, dataset: str, method: str) -> dict[str, Any]:
         )
     settings = dict(known[method])
     if "k_start" in settings:
-        settings["k_start"] = min(settings["k_start"], datasets.find(dataset).side ** 2)
+        settings["k_start"] = min(settings["k_start"], kind.data_set(dataset).n)
     return settings
 
 
 def grid(protocols: Sequence[str], values: Mapping[str, Sequence[Any]]) -> list[RunConfig]:
-    """All combinations of values of some settings under each of the protocols, which give the other settings.
+    """All combinations of values of some settings under each of the protocols, which give the other settings; without
+    protocols, under the first one of the task.
 
     Raises:
         ValueError: as of :func:`find`, or a value is wrong.
     """
     configs = []
-    for protocol, *chosen in itertools.product(protocols, *values.values()):
+    for protocol, *chosen in itertools.product(protocols or [""], *values.values()):
         given = dict(zip(values, chosen, strict=True))
-        cell = (given.get(setting, getattr(RunConfig, setting)) for setting in ("task", "dataset", "method"))
-        configs.append(RunConfig(**find(protocol, *cell) | given))
+        cell = [given.get(setting, getattr(RunConfig, setting)) for setting in ("task", "dataset", "method")]
+        configs.append(RunConfig(**find(protocol or tasks.find(cell[0]).protocols[0], *cell) | given))
     return configs
 
 

@@ -10,7 +10,7 @@ __all__ = ["load", "protocol", "results"]
 
 @functools.cache
 def load(name: str = "paper") -> dict[str, Any]:
-    """Everything in ``paper.toml``, or in another such file."""
+    """Everything in ``paper.toml``, or in ``best.toml`` or ``published.toml``."""
     return tomllib.loads(resources.files("ksubset.experiments").joinpath(f"{name}.toml").read_text(encoding="utf-8"))
 
 
@@ -22,5 +22,5 @@ def protocol() -> str:
 def results(metric: str, dataset: str, k: int | None) -> dict[str, tuple[float, float]]:
     """Mean and two standard deviations by the method's label; empty where the paper has no values."""
     paper = load()
-    values = paper["results"][metric].get(dataset, []) if k == paper["k"] else []
+    values = paper["results"].get(metric, {}).get(dataset, []) if k == paper["k"] else []
     return {method: (mean, spread) for method, (mean, spread) in zip(paper["methods"], values, strict=False)}

@@ -6,7 +6,7 @@ import json
 import os
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -38,15 +38,15 @@ class Record:
         test: metrics by name on the test set, under the mode.
         seconds_total: wall-clock time of the whole run, loading and evaluation included.
         seconds_per_epoch: mean over the finished epochs, validation included; None without any.
-        side: pixels along an edge of the images.
-        selected: indices of the selected pixels, the mode of the learned distribution.
-        inclusion: inclusion probability of each of the n pixels.
-        originals, reconstructions: the first test images and what the network makes of them, `(images, n)`, grey
-            levels 0 to 255; empty for a task without images.
         versions: of Python and the packages.
         device: the GPU, or the CPU and its number of threads; then ``bfloat16``, if matrix products were in it.
         commit: commit of the source tree, ``-dirty`` appended if it was changed; None outside of one.
         timestamp: end of the run, ISO 8601, UTC.
+        side: pixels along an edge of the images; None for a task without any.
+        selected: indices of the selected pixels, the mode of the learned distribution, where one is shared by all.
+        inclusion: inclusion probability of each of the n pixels, where all share them.
+        originals, reconstructions: the first test images and what the network makes of them, `(images, n)`, grey
+            levels 0 to 255; empty for a task without images.
     """
 
     config: RunConfig
@@ -56,15 +56,15 @@ class Record:
     test: dict[str, float]
     seconds_total: float
     seconds_per_epoch: float | None
-    side: int
-    selected: list[int]
-    inclusion: list[float]
-    originals: list[list[int]]
-    reconstructions: list[list[int]]
     versions: dict[str, str]
     device: str
     commit: str | None
     timestamp: str
+    side: int | None = None
+    selected: list[int] = field(default_factory=list)
+    inclusion: list[float] = field(default_factory=list)
+    originals: list[list[int]] = field(default_factory=list)
+    reconstructions: list[list[int]] = field(default_factory=list)
 
     @property
     def filename(self) -> str:

@@ -11,11 +11,10 @@ from typing import Any, Self
 
 import numpy
 import torch
-from torch import Tensor
 
 import ksubset
 from ksubset._support import files, provenance
-from ksubset.experiments import checkpoints, datasets, methods, records, tasks
+from ksubset.experiments import checkpoints, methods, records, tasks
 from ksubset.experiments.config import RunConfig
 from ksubset.experiments.records import Record
 from ksubset.experiments.training import Training
@@ -33,14 +32,13 @@ def resolve(config: RunConfig) -> RunConfig:
     Raises:
         ValueError: a name is unknown, ``k`` does not fit the data set, or ``samples`` does not suffice for the method.
     """
-    tasks.find(config.task)
-    source = datasets.find(config.dataset)
+    source = tasks.find(config.task).data_set(config.dataset)
     method = methods.find(config.method)
-    k, pixels = source.k if config.k is None else config.k, source.side**2
-    if k >= pixels:
-        raise ValueError(f"k: expected less than the {pixels} pixels of {config.dataset}, got {k}")
-    if config.k_start is not None and config.k_start > pixels:
-        raise ValueError(f"k_start: expected at most the {pixels} pixels of {config.dataset}, got {config.k_start}")
+    k, items = source.k if config.k is None else config.k, f"the {source.n} {source.items} of {config.dataset}"
+    if k >= source.n:
+        raise ValueError(f"k: expected less than {items}, got {k}")
+    if config.k_start is not None and config.k_start > source.n:
+        raise ValueError(f"k_start: expected at most {items}, got {config.k_start}")
     least = method.prepare(config)(0.0).min_samples
     if config.samples < least:
         raise ValueError(f"samples: {config.method} needs at least {least}, got {config.samples}")
@@ -82,10 +80,11 @@ def run(
     config = resolve(config)
     out = files.prepare(out)
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    data = datasets.load(config.dataset)
-    task = tasks.find(config.task)(data.side, data.num_classes)
+    kind = tasks.find(config.task)
+    data = kind.load(config.dataset)
     with checkpoints.exclusive(out, config) as folder, _Interrupt() as interrupt, seeded(config.seed, device):
-        training = Training(config, data, task, device)
+        training = Training(config, data, device)
+        task = training.task
         history, seconds = checkpoints.resume(training.joint, config, folder)
         start -= seconds
         while len(history) < config.epochs:
@@ -104,24 +103,23 @@ def run(
             if len(history) % checkpoint_every == 0 and len(history) < config.epochs:
                 checkpoints.save(folder, config, training.joint.state_dict(), history, time.perf_counter() - start)
         finished = len(history) == config.epochs
-        pictures = training.pictures()
         record = Record(
             config=config,
-            labels={"task": task.label, "dataset": data.label, "method": methods.find(config.method).label},
+            labels={
+                "task": kind.label,
+                "dataset": kind.data_set(config.dataset).label,
+                "method": methods.find(config.method).label,
+            },
             status=records.FINISHED if finished else records.INTERRUPTED,
             history=history,
-            test=training.evaluate(*training.test),
-            selected=training.mode().flatten().nonzero().flatten().tolist(),
-            inclusion=[round(value, 6) for value in training.inclusion().tolist()],
-            originals=[] if pictures is None else _grey(pictures[0]),
-            reconstructions=[] if pictures is None else _grey(pictures[1]),
+            test=task.evaluate("test"),
             seconds_total=time.perf_counter() - start,
             seconds_per_epoch=sum(entry["seconds"] for entry in history) / len(history) if history else None,
-            side=data.side,
             versions=provenance.versions(torch, numpy, ksubset),
-            device=f"{provenance.device_name(device)}{', bfloat16' if training.mixed else ''}",
+            device=f"{provenance.device_name(device)}{', bfloat16' if task.mixed else ''}",
             commit=commit,
             timestamp=datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+            **task.outcome(),
         )
         records.write(record, out)
         if finished:
@@ -151,8 +149,3 @@ class _Interrupt:
         if self.requested:
             raise KeyboardInterrupt
         self.requested = True
-
-
-def _grey(images: Tensor) -> list[list[int]]:
-    levels: list[list[int]] = (images * 255).round().to(torch.uint8).tolist()
-    return levels

@@ -6,13 +6,11 @@ from typing import Any
 
 from ksubset._support import markdown
 from ksubset._support.markdown import quantity
-from ksubset.experiments import published
+from ksubset.experiments import published, tasks
 from ksubset.experiments.protocols import PROTOCOLS, name
 from ksubset.experiments.records import FINISHED, Record, describe, group, latest
 
 __all__ = ["results", "runtime"]
-
-_METRICS = {"psnr": "PSNR (dB) ↑", "ssim": "SSIM ↑", "accuracy": "Accuracy ↑"}
 
 
 def results(records: Iterable[Record]) -> str:
@@ -21,23 +19,48 @@ def results(records: Iterable[Record]) -> str:
     A block for each protocol has our values beside the paper's. Where the protocols that have a name, or numbers of
     epochs, make several such blocks, a table of all of them comes first: a row for each, and the paper's below them.
 
+    Every other task has a table of its own after it, with what others have published below ours.
+
     The standard deviation is that of a sample (divisor: seeds - 1). Interrupted runs are left out and named below.
 
     Raises:
         ValueError: there is no finished run.
     """
     finished, left_out = _finished(latest(records))
-    notes: list[str] = []
-    named = [record for record in finished if name(record.config)]
-    sections = [_comparison(members, notes) for members in group(named, lambda record: record.config.k).values()]
-    sections += [_block(members, notes) for members in _by_protocol(finished).values()]
-    caption = (
-        "Table 1: test set, mean ± two standard deviations over the seeds; best mean bold, second underlined. "
-        "Protocol paper has every setting as printed, the epochs apart; protocol best has the settings of each task "
-        f"and method that were chosen on validation data. The paper's rows: {published.protocol()}."
-    )
-    footnotes = [f"[{number}] {note}" for number, note in enumerate(notes, 1)]
-    return "\n\n".join([caption, *filter(None, sections), *footnotes, *left_out]) + "\n"
+    sections = []
+    if printed := [record for record in finished if _is_printed(record)]:
+        notes: list[str] = []
+        named = [record for record in printed if name(record.config)]
+        sections.append(
+            "Table 1: test set, mean ± two standard deviations over the seeds; best mean bold, second underlined. "
+            "Protocol paper has every setting as printed, the epochs apart; protocol best has the settings of each "
+            "task and method that were chosen on validation data. The paper's rows: "
+            f"{published.protocol()}."
+        )
+        sections += [_comparison(members, notes) for members in group(named, lambda record: record.config.k).values()]
+        sections += [_block(members, notes) for members in _by_protocol(printed).values()]
+        sections += [f"[{number}] {note}" for number, note in enumerate(notes, 1)]
+    others = [record for record in finished if not _is_printed(record)]
+    for task, members in group(others, lambda record: record.config.task).items():
+        sections.append(
+            f"{members[0].labels['task']}: test set, mean ± two standard deviations over the seeds; best mean bold, "
+            "second underlined. The settings of each method were chosen on validation data."
+        )
+        sections += [_block(runs, []) for runs in _by_protocol(members).values()]
+        sections.append(_elsewhere(task))
+    return "\n\n".join([*filter(None, sections), *left_out]) + "\n"
+
+
+def _is_printed(record: Record) -> bool:
+    """Whether the task is one of the paper's."""
+    return record.config.task in tasks.PRINTED
+
+
+def _elsewhere(task: str) -> str:
+    """What others have published on a task; nothing where there is nothing."""
+    entries = published.load("published").get(task, [])
+    rows = [[entry[key] for key in ("dataset", "metric", "method", "value", "source")] for entry in entries]
+    return "Published:\n\n" + markdown.table(["Dataset", "Metric", "Method", "Value", "Source"], rows) if rows else ""
 
 
 def _comparison(records: Sequence[Record], notes: list[str]) -> str:
@@ -57,7 +80,7 @@ def _comparison(records: Sequence[Record], notes: list[str]) -> str:
             seeds = str(*counts) if len(counts) == 1 else f"{min(counts)} to {max(counts)}"
             texts = {method: _spread(cell, seeds=len(counts) > 1) for method, cell in values.items()}
             source = [f"ours, protocol {name(config)}", str(config.epochs), seeds]
-            rows.append([*label, *source, *_ranked(columns, texts, _means(values), best=max)])
+            rows.append([*label, *source, *_ranked(columns, texts, _means(values), best=_best(metric))])
             label = ["", ""]
         if cells := _published(columns, metric, dataset, records[0].config.k):
             paper = published.load()
@@ -74,7 +97,7 @@ def _block(records: Sequence[Record], notes: list[str]) -> str:
     for metric, title, dataset, runs in _cells(records):
         values = _values(runs, metric)
         texts = {method: _spread(cell) for method, cell in values.items()}
-        rows.append([title, dataset, "ours", *_ranked(columns, texts, _means(values), best=max)])
+        rows.append([title, dataset, "ours", *_ranked(columns, texts, _means(values), best=_best(metric))])
         if cells := _published(columns, metric, dataset, records[0].config.k):
             rows.append(["", "", _source(metric, dataset, notes), *cells])
     table = markdown.table(["Metric", "Dataset", "Source", *columns], rows)
@@ -83,7 +106,8 @@ def _block(records: Sequence[Record], notes: list[str]) -> str:
 
 def _cells(records: Iterable[Record]) -> Iterator[tuple[str, str, str, list[Record]]]:
     """Metric, its title, data set and the runs that have both, in the order of the rows."""
-    for metric, title in _METRICS.items():
+    for metric, measure in tasks.MEASURES.items():
+        title = f"{measure.label[0].upper()}{measure.label[1:]} {'↑' if measure.higher_is_better else '↓'}"
         measured = [record for record in records if metric in record.test]
         for dataset, runs in group(measured, lambda record: record.labels["dataset"]).items():
             yield metric, title, dataset, runs
@@ -93,6 +117,10 @@ def _values(records: Iterable[Record], metric: str) -> dict[str, list[float]]:
     """What the seeds of each method reached."""
     methods = group(records, lambda record: record.labels["method"])
     return {method: [run.test[metric] for run in runs] for method, runs in methods.items()}
+
+
+def _best(metric: str) -> Callable[..., Any]:
+    return max if tasks.MEASURES[metric].higher_is_better else min
 
 
 def _means(values: dict[str, list[float]]) -> dict[str, float]:
@@ -145,9 +173,10 @@ def runtime(records: Iterable[Record]) -> str:
                     texts = {name: f"{_time(means[name])} ({quantity(len(methods[name]), 'run')})" for name in methods}
                     # A device has commas of its own.
                     rows.append([title, task, f"ours: {device}", *_ranked(columns, texts, means, best=min)])
-            means = dict(zip(paper["methods"], theirs, strict=True))
-            texts = {method: _time(value) for method, value in means.items()}
-            rows.append(["", "all", f"paper: {printed['device']}", *_ranked(columns, texts, means, best=min)])
+            if any(map(_is_printed, members)):
+                means = dict(zip(paper["methods"], theirs, strict=True))
+                texts = {method: _time(value) for method, value in means.items()}
+                rows.append(["", "all", f"paper: {printed['device']}", *_ranked(columns, texts, means, best=min)])
         table = markdown.table(["Metric", "Task", "Source", *columns], rows)
         blocks.append(f"**{protocol}**\n\n{table}")
     caption = (
@@ -160,7 +189,7 @@ def runtime(records: Iterable[Record]) -> str:
 
 def _finished(records: Sequence[Record]) -> tuple[list[Record], list[str]]:
     """The finished records in the order of the tables, and a line that names the others."""
-    sets = list(published.load()["results"]["psnr"])
+    printed = list(published.load()["results"]["psnr"])
     finished = [record for record in records if record.status == FINISHED]
     if not finished:
         raise ValueError(f"records: expected at least one finished run, got {len(records)} interrupted ones")
@@ -172,8 +201,15 @@ def _finished(records: Sequence[Record]) -> tuple[list[Record], list[str]]:
             block: tuple[Any, ...] = (PROTOCOLS.index(protocol), config.epochs)
         else:
             block = (len(PROTOCOLS), config.subsets_per, config.epochs, config.samples, config.k_start or 0)
-        order = sets.index(dataset) if dataset in sets else len(sets)
-        return *block, describe(config), order, dataset, config.task, config.seed
+        order = printed.index(dataset) if dataset in printed else len(printed)
+        return (
+            *block,
+            describe(config),
+            order,
+            list(tasks.find(config.task).sets).index(config.dataset),
+            config.task,
+            config.seed,
+        )
 
     finished.sort(key=place)
     names = [record.config.name() for record in records if record.status != FINISHED]
@@ -185,8 +221,11 @@ def _by_protocol(records: Iterable[Record]) -> dict[str, list[Record]]:
 
 
 def _columns(records: Iterable[Record]) -> list[str]:
+    records = list(records)
+    present = {record.labels["method"] for record in records}
     paper: list[str] = published.load()["methods"]
-    return [*paper, *sorted({record.labels["method"] for record in records} - set(paper))]
+    shown = paper if any(map(_is_printed, records)) else [method for method in paper if method in present]
+    return [*shown, *sorted(present - set(paper))]
 
 
 def _spread(values: Sequence[float], *, seeds: bool = True) -> str:

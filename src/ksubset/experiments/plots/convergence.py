@@ -7,6 +7,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
+from ksubset.experiments import tasks
 from ksubset.experiments.plots.style import DATASETS, METHODS, METRICS, colour, ordered, spread
 from ksubset.experiments.records import Record, describe, group, slug
 
@@ -18,14 +19,25 @@ _PARTS = {"train": "training", "validation": "validation"}
 def draw(records: Iterable[Record]) -> dict[str, Figure]:
     """Metrics over the epochs, a figure for each protocol and part of the data.
 
+    The paper's two tasks are in one.
+
     PSNR is above accuracy, each data set has a column, and bands are two standard deviations over the seeds.
     """
+    figures = {}
     measured = [record for record in records if record.history]
-    return {
-        f"convergence-{name}-{slug(runs[0].config)}": _figure(runs, part, protocol)
-        for protocol, runs in group(measured, lambda record: describe(record.config)).items()
-        for part, name in _PARTS.items()
-    }
+    for (task, protocol), runs in group(measured, lambda record: (_own(record), describe(record.config))).items():
+        for part, name in _PARTS.items():
+            # A task may measure less in training.
+            if not any(metric in record.history[0][part] for record in runs for metric in METRICS):
+                continue
+            stem = "-".join(filter(None, ["convergence", task, name, slug(runs[0].config)]))
+            figures[stem] = _figure(runs, part, ", ".join(filter(None, [task, protocol])))
+    return figures
+
+
+def _own(record: Record) -> str:
+    """The task where it has figures of its own: all but the paper's, which share theirs."""
+    return "" if record.config.task in tasks.PRINTED else record.config.task
 
 
 def band(panel: Axes, runs: Sequence[Record], part: str, metric: str, *, label: str, colour: str) -> None:

@@ -63,13 +63,17 @@ def _figure(runs: Mapping[str, Record], title: str) -> Figure:
     for column, (label, run) in enumerate(runs.items(), 1):
         selected = set(run.selected)
         axes[0, column].set_title(label, fontsize="small")
-        _image(axes[0, column], [255 * (pixel in selected) for pixel in range(run.side**2)], run.side)
+        if selected:
+            _image(axes[0, column], [255 * (pixel in selected) for pixel in range(len(run.inclusion))], run.side)
+        else:
+            axes[0, column].set_axis_off()
         for row, image in enumerate(run.reconstructions, 1):
             _image(axes[row, column], image, run.side)
     figure.suptitle(title, fontsize="small", wrap=True)
     return figure
 
 
-def _image(panel: Axes, levels: Sequence[int], side: int) -> None:
+def _image(panel: Axes, levels: Sequence[int], side: int | None) -> None:
+    assert side is not None
     rows = [levels[start : start + side] for start in range(0, side**2, side)]
     panel.imshow(rows, cmap="gray", vmin=0, vmax=255)

@@ -9,12 +9,14 @@ from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 from ksubset._support import palette
 from ksubset._support.markdown import quantity
 from ksubset.experiments.methods import METHODS as _KNOWN
+from ksubset.experiments.tasks import MEASURES, TASKS
 
 __all__ = ["DATASETS", "METHODS", "METRICS", "colour", "counted", "logarithmic", "ordered", "spread"]
 
 METHODS = tuple(method.label for method in _KNOWN.values())
 DATASETS = ("MNIST", "Fashion-MNIST", "KMNIST")
-METRICS = {"psnr": "PSNR (dB)", "accuracy": "accuracy"}
+METRICS = {name: MEASURES[name].label for name in (next(iter(task.measures)) for task in reversed(TASKS.values()))}
+"""The first metric of each task, and how axes call it."""
 
 
 def colour(method: str, others: Iterable[str] = ()) -> str:

@@ -1,12 +1,17 @@
-"""The paper's tasks. A new task is one file beside these, and one entry of :data:`TASKS`."""
+"""The paper's tasks, and those of the applications. A new one is a file beside these, and an entry of :data:`TASKS`."""
 
-from ksubset.experiments.tasks.base import Task
+from ksubset.experiments.tasks.base import Metric, Task
 from ksubset.experiments.tasks.classification import Classification
 from ksubset.experiments.tasks.reconstruction import Reconstruction
 
-__all__ = ["TASKS", "Task", "find"]
+__all__ = ["MEASURES", "PRINTED", "TASKS", "Task", "find"]
 
 TASKS: dict[str, type[Task]] = {task.name: task for task in (Classification, Reconstruction)}
+PRINTED = [task.name for task in TASKS.values() if "paper" in task.protocols]
+# In the order of the paper's table.
+MEASURES: dict[str, Metric] = {
+    name: metric for task in reversed(TASKS.values()) for name, metric in task.measures.items()
+}
 
 
 def find(name: str) -> type[Task]:

@@ -1,91 +1,135 @@
-"""What a task is, and the layer through which every network sees its pixels."""
+"""What a task is: it brings its data, its selector and its network to the training, and says how they are judged."""
 
 import abc
-from collections.abc import Mapping
-from typing import ClassVar
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal, Protocol
 
 import torch
 from torch import Tensor, nn
 
-__all__ = ["SelectLinear", "Task"]
+from ksubset.experiments.config import RunConfig
+from ksubset.training import Batch
+
+__all__ = ["Add", "DataSet", "Metric", "Part", "Task"]
+
+Add = Callable[[Mapping[str, Tensor]], None]
+Part = Literal["validation", "test"]
 
 
-class SelectLinear(nn.Linear):
-    r"""A linear layer on the selected input, :math:`W (z \odot x) + b`.
+class DataSet(Protocol):
+    """What is known of a data set before it is loaded.
 
-    Subsets that are shared by a batch never touch the images: where they are hard and need no gradient, only the k
-    selected columns are computed, k/n of the work; otherwise they scale the columns of W, and no gradient has to pass
-    through a product as large as the batch.
-
-    Shapes:
-        images `(B, n)`, mask `(S, 1, n)` if shared by the batch, else `(S, B, n)` -> `(S, B, out_features)`.
+    Attributes:
+        label: name for tables and figures.
+        n: number of items that subsets are chosen from.
+        items: what these are, in the plural.
+        k: size of the subsets unless a run says otherwise.
     """
 
-    def select(self, images: Tensor, mask: Tensor, k: int | None) -> Tensor:
-        """Apply the layer.
-
-        Arguments:
-            images: pixels.
-            mask: subsets, relaxed or hard.
-            k: number of ones in each row, where the mask is hard, shared by the batch and needs no gradient; else None.
-        """
-        if mask.shape[-2] > 1:
-            return self.forward(mask * images)
-        if k is None:
-            return torch.matmul(images, (self.weight * mask).mT) + self.bias
-        columns = mask.squeeze(-2).topk(k).indices  # (S, k)
-        pixels = images.T[columns].mT  # (S, B, k)
-        weight = self.weight.T[columns]  # (S, k, out_features)
-        return torch.baddbmm(self.bias, pixels, weight)
+    @property
+    def label(self) -> str: ...
+    @property
+    def n(self) -> int: ...
+    @property
+    def items(self) -> str: ...
+    @property
+    def k(self) -> int: ...
 
 
-class Network(nn.Module, abc.ABC):
-    """A downstream network, whose first layer is a :class:`SelectLinear`."""
+@dataclass(frozen=True)
+class Metric:
+    """A number on validation and test data.
 
-    @abc.abstractmethod
-    def forward(self, images: Tensor, mask: Tensor, k: int | None = None) -> Tensor:
-        """Output `(S, B, ...)`; the arguments are those of :meth:`SelectLinear.select`."""
+    Arguments:
+        label: for the axes of figures, with its unit.
+        higher_is_better: else lower is.
+    """
+
+    label: str
+    higher_is_better: bool = True
 
 
 class Task(abc.ABC):
-    """What a network does with the selected pixels of square images, and how that is judged."""
+    """A selector and a network to be trained on a data set, and how they are judged.
+
+    A new task is a file beside this one and an entry of :data:`ksubset.experiments.tasks.TASKS`; its settings for each
+    method stand in ``best.toml``, and published values to be set beside its own in ``published.toml``.
+
+    Arguments:
+        config: the run's settings, ``k`` resolved.
+        data: as of :meth:`load`.
+        device: where to train.
+
+    Attributes:
+        name, label: for options and for tables.
+        measures: the metrics, by name; no two tasks share a name. Figures show the first.
+        sets: the data sets, by name.
+        protocols: those that have settings for the task, the default first.
+        selector: returns a distribution; trained with `selector_lr`.
+        network: trained with `network_lr`.
+        num_examples: number of training examples.
+        mixed: whether products of matrices are in bfloat16.
+    """
 
     name: ClassVar[str]
     label: ClassVar[str]
+    measures: ClassVar[Mapping[str, Metric]]
+    sets: ClassVar[Mapping[str, Any]]
+    protocols: ClassVar[tuple[str, ...]] = ("best",)
+    selector: nn.Module
+    network: nn.Module
+    num_examples: int
+    mixed: bool = False
 
-    def __init__(self, side: int, num_classes: int) -> None:
-        self.side, self.num_classes = side, num_classes
+    def __init__(self, config: RunConfig, data: Any, device: torch.device) -> None:
+        assert config.k is not None
+        self.config, self.k, self.device = config, config.k, device
 
+    @classmethod
+    def data_set(cls, name: str) -> DataSet:
+        """What is known of a data set; else a ValueError with the known names."""
+        if name not in cls.sets:
+            raise ValueError(f"dataset: expected one of {', '.join(cls.sets)} for {cls.name}, got {name!r}")
+        known: DataSet = cls.sets[name]
+        return known
+
+    @classmethod
     @abc.abstractmethod
-    def network(self) -> Network:
-        """A new network with PyTorch's default initialization (the paper's appendix on initialization)."""
+    def load(cls, name: str) -> Any:
+        """A data set.
 
-    @abc.abstractmethod
-    def loss(self, output: Tensor, images: Tensor, labels: Tensor) -> Tensor:
-        """Loss of every example.
-
-        Shapes:
-            output `(S, B, ...)`, images `(B, n)`, labels `(B,)` -> `(S, B)`.
+        Raises:
+            ValueError: the name is unknown, or a file is damaged.
+            ImportError: an optional dependency is missing.
+            OSError: a download fails.
         """
 
     @abc.abstractmethod
-    def statistics(self, output: Tensor, images: Tensor, labels: Tensor, training: bool) -> dict[str, Tensor]:
-        """Sums over the examples, from which :meth:`metrics` follow: adding them up over batches is exact.
+    def batch(self, rows: Tensor, size: int, add: Add) -> Batch:
+        """A step's batch.
 
         Arguments:
-            output: the network's output `(S, B, ...)`.
-            images: pixels `(B, n)`.
-            labels: classes `(B,)`.
-            training: leave out what is too slow to be measured at every step.
-
-        Returns:
-            Scalar tensors on the device of the output: reading them would stall a GPU at every step.
+            rows: indices of training examples `(B,)`, on the CPU.
+            size: of the subsets.
+            add: to be called by the losses with sums over the examples, scalar tensors on the device, from which
+                :meth:`metrics` follow; ``loss`` and ``losses``, the sum and the number of all losses, among them.
         """
 
     @abc.abstractmethod
     def metrics(self, statistics: Mapping[str, Tensor]) -> dict[str, float]:
         """The metrics of all the examples that went into the statistics."""
 
-    def images(self, output: Tensor) -> Tensor | None:
-        """The images `(S, B, n)` in [0, 1] that an output stands for; None where the task makes none."""
-        return None
+    @abc.abstractmethod
+    def evaluate(self, part: Part) -> dict[str, float]:
+        """Metrics on validation or test data; puts the modules into 'eval' mode, and draws no random numbers but from
+        generators of its own.
+        """
+
+    def outcome(self) -> dict[str, Any]:
+        """What the record shows besides the metrics, by its field."""
+        return {}
+
+    def pictures(self) -> dict[str, Tensor]:
+        """Grey images `(H, W)` in [0, 1] of the present state, by name, for whoever watches."""
+        return {}

@@ -8,7 +8,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from ksubset.experiments.tasks.base import Network, SelectLinear, Task
+from ksubset.experiments.tasks.base import Metric
+from ksubset.experiments.tasks.pixels import PixelNetwork, PixelTask, SelectLinear
 
 __all__ = ["Classification", "ClassificationNetwork"]
 
@@ -54,7 +55,7 @@ class _CpuReluDropout(torch.autograd.Function):
         return torch.ops.aten.threshold_backward(grad * ctx.scale, output, 0), None
 
 
-class ClassificationNetwork(Network):
+class ClassificationNetwork(PixelNetwork):
     """The paper's fully connected classifier, n-256-256-256-10 (appendix, table "Classification network").
 
     The softmax of the last layer is left to the loss, which takes it in log space.
@@ -74,13 +75,14 @@ class ClassificationNetwork(Network):
         return logits
 
 
-class Classification(Task):
+class Classification(PixelTask):
     """Cross-entropy; accuracy in [0, 1]."""
 
     name: ClassVar[str] = "classification"
     label: ClassVar[str] = "Classification"
+    measures: ClassVar[Mapping[str, Metric]] = {"accuracy": Metric("accuracy")}
 
-    def network(self) -> ClassificationNetwork:
+    def build(self) -> ClassificationNetwork:
         return ClassificationNetwork(self.side**2, self.num_classes)
 
     def loss(self, output: Tensor, images: Tensor, labels: Tensor) -> Tensor:

@@ -9,14 +9,17 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from ksubset._support.extras import require
-from ksubset.experiments.tasks.base import Network, SelectLinear, Task
+from ksubset.experiments.config import RunConfig
+from ksubset.experiments.datasets import DataSplit
+from ksubset.experiments.tasks.base import Metric
+from ksubset.experiments.tasks.pixels import PixelNetwork, PixelTask, SelectLinear
 
 __all__ = ["Reconstruction", "ReconstructionNetwork"]
 
 _CPU_PIECE = 256
 
 
-class ReconstructionNetwork(Network):
+class ReconstructionNetwork(PixelNetwork):
     """The paper's decoder (appendix, table "Reconstruction network"): two linear layers, then three convolutions.
 
     The last sigmoid is left to the loss, which takes it in log space.
@@ -48,7 +51,7 @@ class ReconstructionNetwork(Network):
         return torch.cat([self.convolutions(piece) for piece in pieces]).view(features.shape)
 
 
-class Reconstruction(Task):
+class Reconstruction(PixelTask):
     """Binary cross-entropy, mean over the pixels; PSNR in dB and SSIM, both for pixel values in [0, 1].
 
     PSNR is that of the mean squared error over all pixels of all images, SSIM the mean over the images.
@@ -59,15 +62,16 @@ class Reconstruction(Task):
 
     name: ClassVar[str] = "reconstruction"
     label: ClassVar[str] = "Reconstruction"
+    measures: ClassVar[Mapping[str, Metric]] = {"psnr": Metric("PSNR (dB)"), "ssim": Metric("SSIM")}
 
-    def __init__(self, side: int, num_classes: int) -> None:
-        super().__init__(side, num_classes)
+    def __init__(self, config: RunConfig, data: DataSplit, device: torch.device) -> None:
+        super().__init__(config, data, device)
         self._ssim = require("torchmetrics.functional.image").structural_similarity_index_measure
         # The usual window (sigma 1.5, 11 pixels wide) leaves nothing of an 8x8 image; sigma 0.5 means 5 pixels, the
         # same fraction of the side.
-        self._sigma = 1.5 if side > 11 else 0.5
+        self._sigma = 1.5 if data.side > 11 else 0.5
 
-    def network(self) -> ReconstructionNetwork:
+    def build(self) -> ReconstructionNetwork:
         return ReconstructionNetwork(self.side)
 
     def loss(self, output: Tensor, images: Tensor, labels: Tensor) -> Tensor:

@@ -1,0 +1,1 @@
+"""Uses of subsets that depend on the input: explanations, codes, neighbours."""
