@@ -5,7 +5,8 @@ items from their majority states have, for different items,
 
     E[y_i] = Re sum_j W_j c_ij,    E[y_i y_l] = Re sum_j W_j c_ij c_lj :
 
-under each node they are independent, with a complex probability.
+under each node they are independent, with a complex probability. A short row may have no nodes, being solved by the
+recursion: where there are compiled loops, its products are derivatives of that.
 """
 
 from typing import Any
@@ -13,15 +14,28 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from ksubset.numerics import compiled, recursion
+from ksubset.numerics.compiled import CLEAR
+from ksubset.numerics.quadrature import Solution
+
 __all__ = ["covariance_product_of", "pair_moments_of"]
 
 _NO_THIRD = "third derivatives of the k-subset log normaliser are not available"
 
 
-def covariance_product_of(*arguments: Tensor) -> Tensor:
-    """Covariance times a vector; arguments as in `_CovarianceProduct.forward`."""
+def covariance_product_of(s: Solution, logits: Tensor, vector: Tensor) -> Tensor:
+    """Covariance times a vector, from a solution of the logits; all in float64.
+
+    Shapes:
+        logits `(*B, n)`, vector `(*V, *B, n)` -> `(*V, *B, n)`.
+    """
+    product: Tensor
+    if s.sine is None and compiled.usable(logits):
+        product = _ShortProduct.apply(logits, s.residual, s.flip_probability, s.tilted, s.reference, vector)
+        return product
+    s = s.completed()
     function = _CovarianceProduct if torch.compiler.is_compiling() else _TransformableCovarianceProduct
-    product: Tensor = function.apply(*arguments)
+    product = function.apply(logits, s.flip_probability, s.tilted, *s.rule, vector)
     return product
 
 
@@ -86,6 +100,26 @@ class _CovarianceProduct(_Second):
         total = (signed * conditional).sum(-2, keepdim=True)
         second = (weight * conditional * (total + signed * (1 - conditional))).real.sum(-1)
         return sign * (second - flip_probability * (signed.squeeze(-1) * flip_probability).sum(-1, keepdim=True))
+
+
+class _ShortProduct(_TransformableSecond):
+    """`Cov(z) v` of rows that have no rule."""
+
+    @staticmethod
+    def forward(
+        logits: Tensor, residual: Tensor, flip_probability: Tensor, tilted: Tensor, reference: Tensor, vector: Tensor
+    ) -> Tensor:
+        product, clear = recursion.differentiate_short(tilted, flip_probability, reference, vector)
+        clear &= residual > CLEAR
+        if not clear.all():
+            rest = [x.expand(clear.shape)[~clear] for x in (residual, reference)]
+            wide = [x.expand(product.shape)[~clear] for x in (flip_probability, tilted, vector)]
+            s = Solution(rest[0], rest[0], wide[0], wide[1], rest[0], rest[1], rest[0]).completed()
+            sine, cosine, real, imag = s.rule
+            product[~clear] = _CovarianceProduct.forward(
+                wide[1], s.flip_probability, s.tilted, sine, cosine, real, imag, wide[2]
+            )
+        return product
 
 
 class _PairMoments(_Second):

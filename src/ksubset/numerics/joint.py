@@ -38,9 +38,7 @@ def covariance_product_from(s: Solution, logits: Tensor, vector: Tensor) -> Tens
     """
     if vector.ndim == 0 or vector.shape[-1] != logits.shape[-1]:
         raise ValueError(f"vector must have shape (..., {logits.shape[-1]}), got {tuple(vector.shape)}")
-    s = s.completed()
-    product = covariance_product_of(logits.double(), s.flip_probability, s.tilted, *s.rule, vector.double())
-    return product.to(logits.dtype)
+    return covariance_product_of(s, logits.double(), vector.double()).to(logits.dtype)
 
 
 def joint_inclusion_probabilities(logits: Tensor, k: int | Tensor) -> Tensor:

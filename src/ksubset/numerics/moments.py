@@ -275,5 +275,5 @@ def _covariance_product(ctx: Any, vector: Tensor) -> Tensor:
     """Covariance times a vector, from what `_Attach` has saved."""
     logits, residual, flip_probability, tilted, reference, *rule = ctx.saved_tensors
     zero = torch.zeros_like(residual)
-    s = Solution(residual, zero, flip_probability, tilted, zero, reference, zero, *rule).completed()
-    return covariance_product_of(logits, s.flip_probability, s.tilted, *s.rule, vector)
+    s = Solution(residual, zero, flip_probability, tilted, zero, reference, zero, *rule)
+    return covariance_product_of(s, logits, vector)

@@ -19,7 +19,7 @@ from ksubset.numerics.checks import inside_transform
 from ksubset.numerics.compiled import CLEAR, SMALL, TINY
 from ksubset.numerics.tilt import largest_size, sizes
 
-__all__ = ["applies", "solve_short"]
+__all__ = ["applies", "differentiate_short", "solve_short"]
 
 # Entries of a row's table, and rows, with which it has the better of the quadrature: compiled loops do 64 rows at once,
 # and in eager torch each item is a step of its own.
@@ -54,6 +54,26 @@ def solve_short(logits: Tensor, k: int | Tensor) -> tuple[Tensor, ...]:
     solve_rows = _compiled if compiled.usable(logits) else _eager
     tilted, flip, total, origin, residual, clear = solve_rows(relative.exp(), relative, size)
     return residual, total.log() + size * largest, flip, tilted, -largest - origin, clear
+
+
+def differentiate_short(tilted: Tensor, flip: Tensor, size: Tensor, vector: Tensor) -> tuple[Tensor, Tensor]:
+    """Covariance times a vector, and which rows have it: others are for the quadrature.
+
+    Only by compiled loops: without them the quadrature is faster.
+
+    Shapes:
+        tilted and flip `(*B, n)`, size `(*B)`, vector `(*V, *B, n)` -> `(*V, *B, n)`, `(*V, *B)`.
+    """
+    from ksubset.numerics.compiled.products import differentiate_rows  # noqa: PLC0415 - numba takes a second to import
+
+    n = tilted.shape[-1]
+    batch = torch.broadcast_shapes(tilted.shape, vector.shape)[:-1]
+    wide = [x.detach().double().expand(*batch, n).reshape(-1, n) for x in (tilted, flip, vector)]
+    sizes = size.expand(batch).reshape(-1)
+    product, clear = torch.empty_like(wide[0]), torch.empty_like(sizes, dtype=torch.bool)
+    arguments = (wide[0], wide[1], sizes, wide[2], product, clear)
+    differentiate_rows(*(x.numpy() for x in arguments))
+    return product.view(*batch, n), clear.view(batch)
 
 
 def _compiled(weight: Tensor, relative: Tensor, size: Tensor) -> tuple[Tensor, ...]:
