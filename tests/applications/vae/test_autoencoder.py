@@ -249,7 +249,7 @@ def test_the_gradient_of_the_decoder_is_that_of_the_bound_too() -> None:
 
 def trained(model: SubsetAutoencoder, x: Tensor, steps: int, stop: int | None = None) -> JointTraining:
     rate = {"lr": 5e-3}
-    plan = Plan(steps, selector=rate, network=rate, num_samples=4, cosine=True)
+    plan = Plan(steps, selector=rate, network=rate, num_samples=4)
     training = JointTraining(model.encoder, model.decoder, LeaveOneOut(), plan)
     _run(training, model, x, stop)
     return training
