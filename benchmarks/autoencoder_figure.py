@@ -1,0 +1,35 @@
+"""What a subset autoencoder makes of test images, and samples from its prior.
+
+Usage: python benchmarks/autoencoder_figure.py DATASET METHOD EPOCHS FIGURE
+
+Trains under the protocol "best" with seed 0, and prints the metrics of the test set.
+"""
+
+import sys
+
+import torch
+
+from ksubset.applications.vae import draw
+from ksubset.experiments import protocols, runner, tasks
+from ksubset.experiments.training import Training
+from ksubset.training import seeded
+
+
+def main() -> None:
+    dataset, method, epochs, path = sys.argv[1:]
+    torch.set_num_threads(1)
+    grid = {"task": ["autoencoder"], "dataset": [dataset], "method": [method], "epochs": [int(epochs)]}
+    (config,) = map(runner.resolve, protocols.grid(["best"], grid))
+    with seeded(0):
+        training = Training(config, tasks.find("autoencoder").load(dataset), torch.device("cpu"))
+        while training.joint.round < config.epochs:
+            print(training.epoch(lambda: False))
+    print(training.task.evaluate("test"))
+    model, images = training.task.model, training.task.data.test[:24]
+    with torch.no_grad():
+        samples = model.generate(24, torch.Generator().manual_seed(0))
+        draw(images, model.reconstruct(images), samples).savefig(path, dpi=100)
+
+
+if __name__ == "__main__":
+    main()
