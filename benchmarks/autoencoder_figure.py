@@ -1,6 +1,6 @@
 """What a subset autoencoder makes of test images, and samples from its prior.
 
-Usage: python benchmarks/autoencoder_figure.py DATASET METHOD EPOCHS FIGURE
+Usage: python benchmarks/autoencoder_figure.py DATASET METHOD K EPOCHS FIGURE
 
 Trains under the protocol "best" with seed 0, and prints the metrics of the test set.
 """
@@ -16,9 +16,10 @@ from ksubset.training import seeded
 
 
 def main() -> None:
-    dataset, method, epochs, path = sys.argv[1:]
+    dataset, method, k, epochs, path = sys.argv[1:]
     torch.set_num_threads(1)
-    grid = {"task": ["autoencoder"], "dataset": [dataset], "method": [method], "epochs": [int(epochs)]}
+    chosen = {"task": "autoencoder", "dataset": dataset, "method": method, "k": int(k), "epochs": int(epochs)}
+    grid = {name: [value] for name, value in chosen.items()}
     (config,) = map(runner.resolve, protocols.grid(["best"], grid))
     with seeded(0):
         training = Training(config, tasks.find("autoencoder").load(dataset), torch.device("cpu"))
