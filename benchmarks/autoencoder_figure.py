@@ -2,7 +2,7 @@
 
 Usage: python benchmarks/autoencoder_figure.py DATASET METHOD K EPOCHS FIGURE
 
-Trains under the protocol "best" with seed 0, and prints the metrics of the test set, beside the log-likelihood of pixels
+Trains under the protocol "best" with seed 0, and prints the metrics of the test set beside the log-likelihood of pixels
 that are independent of each other, with the means of the training images.
 """
 
