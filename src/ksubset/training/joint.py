@@ -77,11 +77,15 @@ class Batch:
         inputs: What the selector is called with, nothing for a `FeatureGate`.
         rows: Rows of the batch that have subsets of their own, where the selector returns one distribution for all;
             None if they share the subsets, or the selector returns one for each.
+        penalty: Maps the distribution to what is added to the losses and does not depend on the subsets, such as a
+            Kullback-Leibler divergence; first phase only. Its gradient is its own: no estimator has a part in it, and
+            none pays for it in variance.
     """
 
     losses: Callable[[Tensor], Any]
     inputs: tuple[Any, ...] = ()
     rows: int | None = None
+    penalty: Callable[[SubsetDistribution], Tensor] | None = None
 
 
 class JointTraining:
@@ -198,6 +202,8 @@ class JointTraining:
                 dist = dist.expand((batch.rows,))
             estimator = self._estimator_at(self._progress(self.round))
             loss = expectation(batch.losses, dist, estimator, self.plan.num_samples).mean()
+            if batch.penalty is not None:
+                loss = loss + batch.penalty(dist).mean()
         else:
             with torch.no_grad():
                 mode_of = self._distribution(batch.inputs).mode
