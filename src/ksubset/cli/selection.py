@@ -17,11 +17,12 @@ if TYPE_CHECKING:
 __all__: list[str] = []
 
 _NEARLY = 5
+_GUESSED = " (default: guessed, and printed unless it is usual)"
 
 
 @app.command(cls=Command)
 def select(
-    data: Annotated[Path, typer.Argument(help="CSV or Parquet file", show_default=False)],
+    data: Annotated[Path, typer.Argument(help="file: CSV and its like, Parquet, Feather or Excel", show_default=False)],
     target: Annotated[str, typer.Option(metavar="column", help="what the model is to predict", show_default=False)],
     k: Annotated[
         str,
@@ -55,6 +56,23 @@ def select(
         list[str] | None,
         typer.Option(metavar="column", help="a column to keep in any case, which counts; may be repeated"),
     ] = None,
+    groups: Annotated[
+        str | None,
+        typer.Option(metavar="column", help="rows of one value stay together, in a fold or held out; no feature"),
+    ] = None,
+    time: Annotated[
+        str | None,
+        typer.Option(metavar="column", help="folds and rows held out are later than what predicts them; no feature"),
+    ] = None,
+    sep: Annotated[str | None, typer.Option(metavar="mark", help=f"between cells of text{_GUESSED}")] = None,
+    encoding: Annotated[str | None, typer.Option(metavar="str", help=f"of text, such as latin-1{_GUESSED}")] = None,
+    decimal: Annotated[str | None, typer.Option(metavar="mark", help=f"decimal mark of text{_GUESSED}")] = None,
+    thousands: Annotated[str | None, typer.Option(metavar="mark", help=f"between thousands{_GUESSED}")] = None,
+    na: Annotated[
+        list[str] | None, typer.Option(metavar="cell", help="a cell of text that means missing; may be repeated")
+    ] = None,
+    comment: Annotated[str | None, typer.Option(metavar="mark", help="what begins a comment in text")] = None,
+    header: Annotated[bool, typer.Option("--header/--no-header", help="whether text has names of columns")] = True,
     test_share: Annotated[
         float, typer.Option(metavar="float", help="fraction of the rows that is held out for the scores at the end")
     ] = 0.2,
@@ -66,30 +84,37 @@ def select(
         typer.Option(metavar="file", help="CSV or Parquet file for the columns kept and the target, all rows"),
     ] = None,
 ) -> None:
-    """Keep the k columns of a CSV or Parquet file with which a model predicts best.
+    """Keep the k columns of a file with which a model predicts best.
 
     Shows what that is worth: the score on rows held out, with all columns, with those kept, and with random ones.
     Ctrl-C ends the search with the best so far.
 
     Example: ksubset select data.csv --target y --k 10 --out selected.csv
     """
-    from ksubset.selection.tabular import files, models, select, types
+    from ksubset.selection.tabular import files, leaks, models, select, types
 
     sizes = _sizes(k)
-    frame = files.read(data)
+    source = files.Source(data, files.CsvFormat(sep, encoding, header, comment, decimal, thousands, tuple(na or ())))
+    frame = source.read()
     if out is not None:
         files.check_out(out, data)
-    table = types.tabulate(frame, target, task, exclude or ())
+    table = types.tabulate(frame, target, task, exclude or (), source.format, groups, time)
     estimator = models.make_model(model, classify=table.classes is not None, seed=seed)
     score = scoring or table.scoring
     console, messages = Console(), Console(stderr=True)
     kind = "regression" if table.classes is None else f"classification, {_classes(table.classes)}"
     say(console, f"{data}: {len(table.target)} rows, {table.features.shape[1]} columns to choose from")
     say(console, f"target {target}: {kind}")
+    if source.notes:
+        say(console, f"guessed: {', '.join(source.notes)}")
+    for how in dict.fromkeys(table.notes.values()):
+        names = [name for name, note in table.notes.items() if note == how]
+        say(console, f"read as numbers: {_listed(names)} ({how})")
     if table.dropped:
         say(console, f"dropped: {table.dropped} rows without a target")
-    for name, seems in table.suspects.items():
-        say(messages, f"warning: column {name!r} {seems}: if that is an id, leave it out by --exclude {name!r}")
+    for how in dict.fromkeys(table.suspects.values()):
+        names = [name for name, seems in table.suspects.items() if seems == how]
+        say(messages, f"warning: {_listed(names)} {how}; --exclude leaves a column out")
     with (
         bar(messages, "search", max_evaluations, "fit") as advance,
         one_thread(),
@@ -108,10 +133,16 @@ def select(
     # One of each place, as a model may warn in every fit.
     for warning in {(one.filename, one.lineno): one for one in caught}.values():
         say(messages, f"warning: {' '.join(str(warning.message).split())}")
+    for name, alone in leaks.leaks(table, seed).items():
+        say(
+            messages,
+            f"warning: {name!r} alone predicts {target!r} ({table.scoring} {_number(alone)}); if it is known only when "
+            f"{target!r} is, leave it out by --exclude {name!r}",
+        )
     _report(console, selection, model, score)
     if out is not None:
         kept = {*selection.selector.get_feature_names_out(), target}
-        files.save(data, kept, out)
+        source.save(kept, out)
         say(console, f"\n{out}: {len(kept) - 1} columns and the target, {len(frame)} rows")
 
 
@@ -122,6 +153,10 @@ def _sizes(k: str) -> list[int] | str:
         return [int(size) for size in k.split(",")]
     except ValueError as error:
         raise ValueError(f"k: expected an integer, several as 5,10,20, or auto, got {k!r}") from error
+
+
+def _listed(names: list[str]) -> str:
+    return ", ".join(map(repr, names[:_NEARLY])) + (f" and {len(names) - _NEARLY} more" if len(names) > _NEARLY else "")
 
 
 def _classes(classes: list[str]) -> str:

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from ksubset.selection.tabular.files import read, save
+from ksubset.selection.tabular.files import Source
 from ksubset.selection.tabular.models import MODELS, make_model
 from ksubset.selection.tabular.select import select
 from ksubset.selection.tabular.types import tabulate
@@ -60,7 +60,7 @@ def written(frame: pd.DataFrame, path: Path) -> Path:
 def test_columns_of_every_kind(tmp_path: Path, ending: str) -> None:
     frame = mixed()
     frame.loc[3, "size"] = np.inf
-    table = tabulate(read(written(frame, tmp_path / f"data.{ending}")), "label", exclude=["price", "constant"])
+    table = tabulate(Source(written(frame, tmp_path / f"data.{ending}")).read(), "label", exclude=["price", "constant"])
     assert list(table.features.columns) == ["size", "colour", "flag", "count", "day", "word"]
     kinds = {name: str(dtype) for name, dtype in table.features.dtypes.items()}
     assert kinds == dict.fromkeys(["size", "flag", "count", "day"], "float64") | {
@@ -89,7 +89,7 @@ def test_types_of_arrow(tmp_path: Path) -> None:
         "y": pa.array([0.5, 1.5, 2.5]),
     }
     pq.write_table(pa.table(columns), tmp_path / "data.parquet")
-    table = tabulate(read(tmp_path / "data.parquet"), "y")
+    table = tabulate(Source(tmp_path / "data.parquet").read(), "y")
     found = table.features
     start = (moment - datetime.datetime(1970, 1, 1)) / datetime.timedelta(days=1)
     assert found["decimal"].tolist()[::2] == [1.5, 2.0]
@@ -100,7 +100,7 @@ def test_types_of_arrow(tmp_path: Path) -> None:
     assert found.iloc[1].isna().all()
     pq.write_table(pa.table({"list": [[1], [2]], "y": [1, 2]}), tmp_path / "data.parquet")
     with pytest.raises(ValueError, match="data: expected columns of numbers, text or dates, got 'list' of list"):
-        tabulate(read(tmp_path / "data.parquet"), "y")
+        tabulate(Source(tmp_path / "data.parquet").read(), "y")
 
 
 @pytest.mark.parametrize(
@@ -144,17 +144,17 @@ def test_suspects_and_rows_without_a_target() -> None:
     )
     table = tabulate(frame.convert_dtypes(dtype_backend="pyarrow"), "y")
     assert (len(table.features), len(table.target), table.dropped) == (3, 3, 2)
-    assert table.suspects == {"name": "has another text in each row"}
+    assert table.suspects == {"name": "has another text in each row, as an id has"}
     frame["y"] = [1.5, 2.5, 3.5, 4.5, 5.5]
     suspects = tabulate(frame.convert_dtypes(dtype_backend="pyarrow"), "y").suspects
-    assert suspects == {"": "counts the rows", "name": "has another text in each row"}
+    assert suspects == {"": "counts the rows, as an id does", "name": "has another text in each row, as an id has"}
 
 
 @pytest.mark.parametrize("separator", [",", ";", "\t", "|"])
 def test_separators(tmp_path: Path, separator: str) -> None:
     path = tmp_path / "data.CSV"
     path.write_text(f"\ufeffa{separator}y\n1{separator}x, z\n".replace("x, z", '"x, z"'), encoding="utf-8")
-    frame = read(path)
+    frame = Source(path).read()
     assert frame.to_dict("list") == {"a": [1], "y": ["x, z"]}
 
 
@@ -163,10 +163,10 @@ CELLS = "id,zip,amount,flag,when,y\na,00123,1.10,true,2026-01-01,0\nb,NA,,,,1\nc
 
 def test_cells_stay_as_they_are(tmp_path: Path) -> None:
     (tmp_path / "data.csv").write_text(CELLS)
-    save(tmp_path / "data.csv", {"y", "zip", "amount", "flag"}, tmp_path / "out.csv")
+    Source(tmp_path / "data.csv").save({"y", "zip", "amount", "flag"}, tmp_path / "out.csv")
     lines = [line.split(",") for line in CELLS.splitlines()]
     assert (tmp_path / "out.csv").read_text().splitlines() == [",".join([*line[1:4], line[5]]) for line in lines]
-    save(tmp_path / "data.csv", {"y", "flag", "when"}, tmp_path / "out.parquet")
+    Source(tmp_path / "data.csv").save({"y", "flag", "when"}, tmp_path / "out.parquet")
     written = pl.read_parquet(tmp_path / "out.parquet")
     assert written.schema == {"flag": pl.Boolean, "when": pl.String, "y": pl.Int64}
     assert written["y"].to_list() == [0, 1, None]
@@ -184,9 +184,9 @@ def test_types_stay_as_they_are(tmp_path: Path) -> None:
         }
     )
     frame.write_parquet(tmp_path / "data.parquet")
-    save(tmp_path / "data.parquet", set("fdecba"), tmp_path / "out.parquet")
+    Source(tmp_path / "data.parquet").save(set("fdecba"), tmp_path / "out.parquet")
     assert pl.read_parquet(tmp_path / "out.parquet").equals(frame)
-    save(tmp_path / "data.parquet", {"f", "a", "b"}, tmp_path / "out.csv")
+    Source(tmp_path / "data.parquet").save({"f", "a", "b"}, tmp_path / "out.csv")
     assert (tmp_path / "out.csv").read_text() == "a,b,f\n1,x,True\n,y,\n3,,False\n"
 
 

@@ -1,46 +1,186 @@
-"""Files of columns: read, check, and save some of them as they are."""
+"""Files of columns: guess how they are written, read them, and save some columns as they are."""
 
+import codecs
 import csv
+import dataclasses
 import io
 from collections.abc import Collection
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import charset_normalizer
+import clevercsv
 import pandas as pd
 import pyarrow.parquet as pq
+from pandas.io.common import get_handle
 
 from ksubset._support.files import write
 
-__all__ = ["check_out", "read", "save"]
+__all__ = ["CsvFormat", "Source", "check_out"]
 
-_ENDINGS = (".csv", ".parquet")
+_TEXT, _OUT = (".csv", ".tsv", ".txt"), (".csv", ".parquet")
+_PACKED = (".gz", ".bz2", ".xz", ".zip", ".zst")
+_OTHERS = (".parquet", ".feather", ".xlsx", ".xls")
+_SEPARATORS = (",", ";", "\t", "|")
+_MARKS = {codecs.BOM_UTF16_LE: "utf-16", codecs.BOM_UTF16_BE: "utf-16"}
+# Bytes for the guess of the encoding, and characters for that of the separator.
+_SAMPLE, _SNIFFED = 2**20, 20_000
 
 
-def read(data: Path) -> pd.DataFrame:
-    """Read a file; its columns have Arrow's types, in which integers and truth values may be missing.
+@dataclass(frozen=True)
+class CsvFormat:
+    """How a file of text is written. What is None is guessed from the file.
 
     Arguments:
-        data: CSV (UTF-8, separated by commas, semicolons, tabs or bars) or Parquet, by its ending.
+        sep: Between cells.
+        encoding: As Python names it.
+        header: Whether the first line has the names of the columns; else they are called x0, x1, ...
+        comment: What a line of comment starts with.
+        decimal: The decimal mark of numbers.
+        thousands: What stands between thousands.
+        na: Cells that stand for a missing value, besides those that pandas knows (none, NA, NaN, null, ...).
 
     Raises:
-        ValueError: It is neither, or empty, or two columns have the same name.
-        OSError: It cannot be read.
+        ValueError: A mark is no single character, or two are the same.
     """
-    _check_ending(data, "data")
-    if not data.is_file():
-        raise FileNotFoundError(f"data: expected a file, got {data}")
-    try:
-        names = _header(data)[0] if data.suffix.lower() == ".csv" else pq.read_schema(data).names
-        # pandas would rename them without a word.
-        twice = sorted({name for name in names if name and names.count(name) > 1})
-        frame = pd.DataFrame() if twice else _frame(data, names, dtype_backend="pyarrow")
-    except ValueError as error:
-        raise ValueError(f"data: expected a {data.suffix[1:]} file that can be read, got {data} ({error})") from error
-    if twice:
-        raise ValueError(f"data: expected columns of different names, got {', '.join(map(repr, twice))} more than once")
-    if frame.empty:
-        raise ValueError(f"data: expected columns and rows, got none in {data}")
-    return frame
+
+    sep: str | None = None
+    encoding: str | None = None
+    header: bool = True
+    comment: str | None = None
+    decimal: str | None = None
+    thousands: str | None = None
+    na: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        for name in ("sep", "comment", "decimal", "thousands"):
+            mark = getattr(self, name)
+            if mark is not None and len(mark) != 1:
+                raise ValueError(f"{name}: expected a single character, got {mark!r}")
+        if self.decimal is not None and self.decimal == self.thousands:
+            raise ValueError(f"thousands: expected another mark than decimal, got {self.thousands!r}")
+
+
+class Source:
+    """A file of columns.
+
+    Arguments:
+        data: Text (CSV and its like, perhaps compressed), Parquet, Feather or Excel, by its ending.
+        format: How text is written.
+
+    Raises:
+        ValueError: It has another ending, or cannot be decoded; a format is given for a file that is no text.
+        FileNotFoundError: There is no such file.
+
+    Attributes:
+        format: With all that was guessed.
+        notes: What was guessed, in words, other than a comma and UTF-8.
+    """
+
+    def __init__(self, data: Path, format: CsvFormat | None = None) -> None:
+        self.path, self._ending = data, _ending(data)
+        if self._ending not in (*_TEXT, *_OTHERS):
+            raise ValueError(f"data: expected a file that ends in {', '.join((*_TEXT, *_OTHERS))}, got {data}")
+        if not data.is_file():
+            raise FileNotFoundError(f"data: expected a file, got {data}")
+        given = format or CsvFormat()
+        if given != CsvFormat() and not self._is_text:
+            raise ValueError(f"data: expected a file of text, as its format is given, got {data}")
+        self.format, self.notes = self._guessed(given) if self._is_text else (given, [])
+
+    @property
+    def _is_text(self) -> bool:
+        return self._ending in _TEXT
+
+    def read(self) -> pd.DataFrame:
+        """Its columns in Arrow's types, in which integers and truth values may be missing.
+
+        Raises:
+            ValueError: It is empty, two columns have the same name, or it is of another kind than its ending says.
+            ImportError: pandas needs another package for Excel.
+        """
+        try:
+            names = self._names()
+            # pandas would rename them without a word.
+            twice = sorted({name for name in names if name and names.count(name) > 1})
+            frame = pd.DataFrame() if twice else self._frame(names, dtype_backend="pyarrow")
+        except (ValueError, csv.Error) as error:
+            kind = f"a {self._ending[1:]} file that can be read"
+            raise ValueError(f"data: expected {kind}, got {self.path} ({error})") from error
+        if twice:
+            raise ValueError(
+                f"data: expected columns of different names, got {', '.join(map(repr, twice))} more than once"
+            )
+        if frame.empty:
+            raise ValueError(f"data: expected columns and rows, got none in {self.path}")
+        return frame
+
+    def save(self, columns: Collection[str], out: Path) -> None:
+        """Write some columns, all rows, in their order, with their types; from text to CSV the very same cells.
+
+        Raises:
+            OSError: The file cannot be written; what was there stays.
+        """
+        to_text = _ending(out) == ".csv"
+        options: dict[str, Any] = (
+            {"dtype": str, "keep_default_na": False, "na_values": []}
+            if self._is_text and to_text
+            else {"dtype_backend": "pyarrow"}
+        )
+        frame = self._frame(columns, **options)
+        frame = frame[[name for name in frame.columns if name in columns]]
+        write(out, frame.to_csv(index=False).encode() if to_text else frame.to_parquet(index=False))
+
+    def _guessed(self, given: CsvFormat) -> tuple[CsvFormat, list[str]]:
+        notes = []
+        try:
+            # pandas unpacks by the ending.
+            with get_handle(self.path, "rb", compression="infer", is_text=False) as handles:
+                sample = handles.handle.read(_SAMPLE)
+            encoding = given.encoding or _encoding(bytes(sample))
+            text = codecs.getincrementaldecoder(encoding)().decode(sample)
+        except (UnicodeDecodeError, LookupError) as error:
+            raise ValueError(f"encoding: expected one that {self.path} is written in, got {error}") from error
+        if given.encoding is None and encoding != "utf-8-sig":
+            notes.append(f"encoding {encoding}")
+        lines = [line for line in text.splitlines() if line.strip()]
+        if given.comment is not None:
+            lines = [line for line in lines if not line.startswith(given.comment)]
+        separator = given.sep or _separator("\n".join(lines)[:_SNIFFED], self._ending)
+        if given.sep is None and separator != ("\t" if self._ending == ".tsv" else ","):
+            notes.append(f"separator {separator!r}")
+        return dataclasses.replace(given, sep=separator, encoding=encoding), notes
+
+    def _names(self) -> list[str]:
+        """The names as they stand in the file."""
+        if self._ending == ".parquet":
+            return list(pq.read_schema(self.path).names)
+        if not self._is_text:
+            return [str(name) for name in self._frame((), dtype_backend="pyarrow").columns]
+        if not self.format.header:
+            return []
+        with get_handle(self.path, "r", encoding=self.format.encoding, compression="infer") as handles:
+            lines = (str(line) for line in handles.handle)
+            mark = self.format.comment
+            line = next((line for line in lines if line.strip() and not (mark and line.startswith(mark))), "")
+        return next(csv.reader(io.StringIO(line), delimiter=self.format.sep or ","), [])
+
+    def _frame(self, columns: Collection[str], **options: Any) -> pd.DataFrame:
+        if self._ending == ".parquet":
+            in_order = [name for name in pq.read_schema(self.path).names if name in columns]
+            return pd.read_parquet(self.path, columns=in_order, **options).reset_index(drop=True)
+        if self._ending == ".feather":
+            return pd.read_feather(self.path, **options)
+        if not self._is_text:
+            return pd.read_excel(self.path, **options)
+        how = self.format
+        frame: pd.DataFrame = pd.read_csv(
+            self.path, sep=how.sep, encoding=how.encoding, header=0 if how.header else None, comment=how.comment,
+            decimal=how.decimal or ".", thousands=how.thousands, index_col=False, low_memory=False,
+            **{"na_values": list(how.na)} | options,
+        )  # fmt: skip
+        return frame if how.header else frame.rename(columns=lambda place: f"x{place}")
 
 
 def check_out(out: Path, data: Path) -> None:
@@ -48,46 +188,40 @@ def check_out(out: Path, data: Path) -> None:
 
     Raises:
         ValueError: The ending is neither that of CSV nor of Parquet, or the file is that of the data.
-        OSError: There is no such folder.
+        OSError: There is no such folder, or the file cannot be written.
     """
-    _check_ending(out, "out")
+    if _ending(out) not in _OUT:
+        raise ValueError(f"out: expected a file that ends in {' or '.join(_OUT)}, got {out}")
     if not out.parent.is_dir():
         raise FileNotFoundError(f"out: expected a file in a folder that exists, got {out}")
     if out.resolve() == data.resolve():
         raise ValueError(f"out: expected another file than that of the data, got {out}")
 
 
-def save(data: Path, columns: Collection[str], out: Path) -> None:
-    """Write some columns of a file, all rows, in its order, with its types; from CSV to CSV the very same cells.
-
-    Raises:
-        OSError: The file cannot be written; what was there stays.
-    """
-    if data.suffix.lower() == out.suffix.lower() == ".csv":
-        frame = _frame(data, columns, dtype=str, keep_default_na=False)
-    else:
-        frame = _frame(data, columns, dtype_backend="pyarrow")
-    frame = frame[[name for name in frame.columns if name in columns]]
-    content = frame.to_csv(index=False).encode() if out.suffix.lower() == ".csv" else frame.to_parquet(index=False)
-    write(out, content)
+def _ending(path: Path) -> str:
+    """The last suffix but that of a compression."""
+    suffixes = [suffix.lower() for suffix in path.suffixes]
+    packed = len(suffixes) > 1 and suffixes[-1] in _PACKED
+    return suffixes[-1 - packed] if suffixes else ""
 
 
-def _check_ending(path: Path, argument: str) -> None:
-    if path.suffix.lower() not in _ENDINGS:
-        raise ValueError(f"{argument}: expected a file that ends in {' or '.join(_ENDINGS)}, got {path}")
+def _encoding(sample: bytes) -> str:
+    for mark, name in _MARKS.items():
+        if sample.startswith(mark):
+            return name
+    try:
+        codecs.getincrementaldecoder("utf-8-sig")().decode(sample)
+    except UnicodeDecodeError:
+        found = charset_normalizer.from_bytes(sample).best()
+        return "latin-1" if found is None else found.encoding
+    return "utf-8-sig"
 
 
-def _header(path: Path) -> tuple[list[str], str]:
-    """Names of the columns of a CSV file, and what separates them."""
-    with path.open(encoding="utf-8-sig", newline="") as file:
-        line = next(filter(str.strip, file), "")
-    separator = max(",;\t|", key=line.count)
-    return next(csv.reader(io.StringIO(line), delimiter=separator), []), separator
-
-
-def _frame(path: Path, columns: Collection[str], **options: Any) -> pd.DataFrame:
-    if path.suffix.lower() == ".parquet":
-        in_order = [name for name in pq.read_schema(path).names if name in columns]
-        return pd.read_parquet(path, columns=in_order, **options).reset_index(drop=True)
-    separator = _header(path)[1]
-    return pd.read_csv(path, sep=separator, encoding="utf-8-sig", index_col=False, low_memory=False, **options)
+def _separator(text: str, ending: str) -> str:
+    usual = "\t" if ending == ".tsv" else ","
+    try:
+        found = clevercsv.Sniffer().sniff(text, delimiters=_SEPARATORS)
+    except clevercsv.Error:
+        return usual
+    # A single column has no separator.
+    return usual if found is None else found.delimiter or usual

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import clone
 from sklearn.metrics import check_scoring, get_scorer_names
-from sklearn.model_selection import train_test_split
+from sklearn.model_selection import GroupKFold, StratifiedGroupKFold, TimeSeriesSplit, train_test_split
 from threadpoolctl import threadpool_limits
 
 from ksubset.selection.tabular.types import Table, check_names
@@ -70,7 +70,8 @@ def select(
         estimator: As of `make_model`.
         k: Columns to keep; of several, or "auto", as the selector has it.
         scoring: Name of a scorer; None is the estimator's own score. Of two classes the last one is the positive one.
-        cv: Folds of the cross-validation.
+        cv: Folds of the cross-validation: of whole groups where the table has some, and each after the rows that it is
+            predicted from where these are in the order of time. So are the rows held out: whole groups, or the last.
         max_evaluations: Most model fits, for each size.
         jobs: Fits at a time, each on one thread.
         seed: Of the rows held out, the search, and the random columns.
@@ -93,7 +94,8 @@ def select(
         raise ValueError("jobs: expected 1 or more, or -1 for as many as there are cores, got 0")
     search, test = _split(table, cv, test_share, seed)
     selector = KSubsetSelector(
-        estimator, n_features_to_select=k if isinstance(k, str) else list(k), scoring=scoring, cv=cv,
+        estimator, n_features_to_select=k if isinstance(k, str) else list(k), scoring=scoring,
+        cv=_folds(table, search, cv),
         max_evaluations=max_evaluations, n_jobs=jobs, random_state=seed, callbacks=callback, always_include=always,
         checkpoint=checkpoint,
     )  # fmt: skip
@@ -122,9 +124,16 @@ def _split(table: Table, folds: int, share: float, seed: int) -> tuple[NDArray[n
     if not 0 < share < 1:
         raise ValueError(f"test_share: expected a number above 0 and below 1, got {share}")
     rows, held = np.arange(len(table.target)), round(share * len(table.target))
+    if table.groups is not None:
+        return _split_groups(table, folds, share, seed)
     if held < max(2, len(table.classes or ())) or held >= len(rows):
         what = "two rows" if table.classes is None else "as many rows as there are classes"
         raise ValueError(f"test_share: expected a fraction that holds out {what}, got {share} of {len(rows)} rows")
+    if table.ordered:
+        search, test = rows[:-held], rows[-held:]
+        if len(search) < 2 * (folds + 1):
+            raise ValueError(f"cv: expected two rows in each of {folds + 1} parts, got {len(search)} rows")
+        return search, test
     if table.classes is None:
         search, test = train_test_split(rows, test_size=held, random_state=seed)
         if len(search) < 2 * folds:
@@ -135,6 +144,34 @@ def _split(table: Table, folds: int, share: float, seed: int) -> tuple[NDArray[n
     search, test = train_test_split(rows, test_size=held, random_state=seed, stratify=table.target)
     _check_classes(np.bincount(table.target[search], minlength=len(total)), folds, table.classes, folds)
     return search, test
+
+
+def _split_groups(table: Table, folds: int, share: float, seed: int) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+    """Rows of some groups, and those of the others: of all splits into equal parts the first one of a shuffle."""
+    assert table.groups is not None
+    parts, count = max(2, round(1 / share)), len(np.unique(table.groups))
+    if count < folds + parts:
+        raise ValueError(
+            f"groups: expected {folds + parts} or more, for {folds} folds and the rows held out, got {count}"
+        )
+    splitter = _grouped(table, parts, shuffle=True, seed=seed)
+    search, test = next(splitter.split(table.features, table.target, table.groups))
+    return search, test
+
+
+def _grouped(table: Table, parts: int, *, shuffle: bool, seed: int | None) -> Any:
+    kind = GroupKFold if table.classes is None else StratifiedGroupKFold
+    return kind(parts, shuffle=shuffle, random_state=seed)
+
+
+def _folds(table: Table, rows: NDArray[np.intp], cv: int) -> Any:
+    """What the selector is given as `cv`."""
+    if table.ordered:
+        return TimeSeriesSplit(cv)
+    if table.groups is None:
+        return cv
+    splitter = _grouped(table, cv, shuffle=False, seed=None)
+    return list(splitter.split(table.features.iloc[rows], table.target[rows], table.groups[rows]))
 
 
 def _check_classes(counts: NDArray[np.intp], needed: int, classes: list[str], folds: int) -> None:

@@ -10,10 +10,14 @@ import pyarrow as pa
 from numpy.typing import NDArray
 from sklearn.utils.multiclass import type_of_target
 
+from ksubset.selection.tabular.files import CsvFormat
+from ksubset.selection.tabular.notation import parse
+
 __all__ = ["TASKS", "Table", "check_names", "tabulate"]
 
 TASKS = ("classification", "regression")
 _DATE = r"\d{4}-\d\d-\d\d(?:[T ]\d\d:\d\d(?::\d\d(?:\.\d+)?)?(?:Z|[+-]\d\d:?\d\d)?)?"
+_SHOWN = 3
 _DAY = 86_400_000_000  # in microseconds
 
 
@@ -26,13 +30,19 @@ class Table:
         target: `(N)`, numbers, or places in the list of classes.
         classes: Ascending; None in regression.
         dropped: Rows of the file without a target.
-        suspects: Columns that may be ids, each with what makes it look like one.
+        groups: Of rows that belong together, `(N)`, or None.
+        ordered: Whether the rows are in the order of time.
+        notes: Columns of text that were read as numbers, each with how.
+        suspects: Columns that a user should look at, each with what is strange about it.
     """
 
     features: pd.DataFrame
     target: NDArray[Any]
     classes: list[str] | None
     dropped: int
+    groups: NDArray[np.intp] | None
+    ordered: bool
+    notes: dict[str, str]
     suspects: dict[str, str]
 
     @property
@@ -41,17 +51,28 @@ class Table:
         return "r2" if self.classes is None else "accuracy"
 
 
-def tabulate(data: pd.DataFrame, target: str, task: str | None = None, exclude: Sequence[str] = ()) -> Table:
+def tabulate(
+    data: pd.DataFrame,
+    target: str,
+    task: str | None = None,
+    exclude: Sequence[str] = (),
+    format: CsvFormat | None = None,
+    groups: str | None = None,
+    time: str | None = None,
+) -> Table:
     """Tell features from the target, and what kind of target it is.
 
     Text, truth values, and whole numbers are classes, the latter if there are at most 20 and ten rows of each on
     average; all else is regression.
 
     Arguments:
-        data: As of `read`.
+        data: As of `Source.read`.
         target: Name of a column.
         task: "classification" or "regression", whatever the target looks like.
         exclude: Columns that are neither.
+        format: Of a file of text, as of `Source`.
+        groups: Name of a column, no feature, whose rows of one value belong together, such as those of a patient.
+        time: Name of a column, no feature, by which rows are put into order.
 
     Raises:
         ValueError: A column is unknown or of a type that no model takes, or the target has no two values.
@@ -60,14 +81,29 @@ def tabulate(data: pd.DataFrame, target: str, task: str | None = None, exclude: 
         raise ValueError(f"task: expected one of {', '.join(TASKS)}, got {task!r}")
     check_names([target], data.columns, "target")
     check_names(exclude, data.columns.drop(target), "exclude")
-    names = [name for name in data.columns if name != target and name not in exclude]
+    apart = {name: value for name, value in (("groups", groups), ("time", time)) if value is not None}
+    if len(apart) > 1:
+        raise ValueError("time: expected None, as groups are given, got both")
+    for argument, name in apart.items():
+        check_names([name], data.columns.drop(target), argument)
+        if data[name].isna().any():
+            raise ValueError(f"{argument}: expected a column without missing values, got {name!r}")
+    names = [name for name in data.columns if name not in (target, *exclude, *apart.values())]
     if not names:
         raise ValueError("data: expected columns besides the target and the excluded ones, got none")
-    values = _model_column(data[target], target)
+    notes: dict[str, str] = {}
+    suspects: dict[str, str] = {}
+    reader = _Reader(format or CsvFormat(), notes, suspects)
+    if time is not None:
+        moments = reader.column(data[time], time)
+        if isinstance(moments, pd.Categorical):
+            raise ValueError(f"time: expected a column of dates or numbers, got {time!r}, which is text")
+        data = data.iloc[np.argsort(moments, kind="stable")]
+    values = reader.column(data[target], target)
     given = ~pd.isna(values)
     if not given.any():
         raise ValueError(f"target: expected a column with values, got {target!r}, which has none")
-    values, rows = values[given], data.loc[given, names]
+    values, rows = values[given], data.loc[given, names].reset_index(drop=True)
     classify = _has_classes(values, data[target]) if task is None else task == "classification"
     labels, codes = np.unique(np.asarray(values), return_inverse=True)
     if len(labels) < 2:
@@ -77,14 +113,15 @@ def tabulate(data: pd.DataFrame, target: str, task: str | None = None, exclude: 
         raise ValueError(f"task: expected classification, as {target!r} is text, got regression")
     truth = data[target].dtype.kind == "b"
     classes = [str(bool(label)) if truth else _text(label) for label in labels]
-    features, suspects = {}, {}
+    features = {}
     for name in names:
-        features[name] = _model_column(rows[name], name)
-        if (seems := _seems_an_id(features[name])) is not None:
-            suspects[name] = seems
+        features[name] = reader.column(rows[name], name)
+        if (seems := _seems_useless(features[name])) is not None:
+            suspects.setdefault(name, seems)
     return Table(
         pd.DataFrame(features), codes if classify else np.asarray(values, dtype=np.float64),
-        classes if classify else None, int((~given).sum()), suspects,
+        classes if classify else None, int((~given).sum()),
+        None if groups is None else pd.factorize(data.loc[given, groups])[0], time is not None, notes, suspects,
     )  # fmt: skip
 
 
@@ -107,14 +144,43 @@ def _has_classes(values: Any, column: pd.Series) -> bool:
     return type_of_target(values) != "continuous" and count <= 20 and len(values) >= 10 * count
 
 
-def _seems_an_id(values: Any) -> str | None:
+def _seems_useless(values: Any) -> str | None:
+    if len(pd.unique(values)) == 1:
+        return "has the same value in all rows"
     if isinstance(values, pd.Categorical):
-        return "has another text in each row" if len(values.categories) == len(values) else None
-    return "counts the rows" if len(values) > 1 and (np.diff(values) == 1).all() else None
+        return "has another text in each row, as an id has" if len(values.categories) == len(values) else None
+    return "counts the rows, as an id does" if (np.diff(values) == 1).all() else None
 
 
-def _model_column(column: pd.Series, name: str) -> NDArray[np.float64] | pd.Categorical:
-    """Numbers with NaN, or categories in order; `(N)`."""
+@dataclass(frozen=True)
+class _Reader:
+    """Columns as models take them; what a user should know of them goes into `notes` and `suspects`, by name."""
+
+    format: CsvFormat
+    notes: dict[str, str]
+    suspects: dict[str, str]
+
+    def column(self, column: pd.Series, name: str) -> NDArray[np.float64] | pd.Categorical:
+        """Numbers with NaN, or categories in order; `(N)`."""
+        text = _text_or_numbers(column, name)
+        if isinstance(text, np.ndarray):
+            return text
+        found = parse(text, self.format)
+        if found is not None and not found.others:
+            if found.notes:
+                self.notes[name] = ", ".join(found.notes)
+            return found.values
+        if found is not None:
+            others = ", ".join(map(repr, found.others[:_SHOWN])) + (", ..." if len(found.others) > _SHOWN else "")
+            self.suspects[name] = (
+                f"is text, as not all of it are numbers: {others}; where that means missing, --na makes numbers of it"
+            )
+        codes, levels = pd.factorize(text, sort=True)
+        return pd.Categorical.from_codes(codes, pd.Index(levels, dtype=object))
+
+
+def _text_or_numbers(column: pd.Series, name: str) -> NDArray[np.float64] | pd.Series:
+    """Numbers with NaN, which dates become too, or strings; `(N)`."""
     values = pa.array(column)
     if pa.types.is_dictionary(values.type):
         values = values.dictionary_decode().cast(pa.string())
@@ -136,8 +202,7 @@ def _model_column(column: pd.Series, name: str) -> NDArray[np.float64] | pd.Cate
         dates = pd.to_datetime(text, format="ISO8601", utc=True, errors="coerce")
         if dates.notna().sum() == len(given):
             return np.asarray((dates - pd.Timestamp(0, tz="UTC")) / pd.Timedelta(days=1), dtype=np.float64)
-    codes, levels = pd.factorize(text, sort=True)
-    return pd.Categorical.from_codes(codes, pd.Index(levels, dtype=object))
+    return text
 
 
 def _days(values: Any) -> NDArray[np.float64]:
