@@ -104,7 +104,7 @@ class SubsetNeighborsClassifier(
         loss: str = "log",
         gradient_estimator: Estimator | None = None,
         num_samples: int = 8,
-        temperature: float = 1.0,
+        temperature: float = 0.1,
         steps: int = 1000,
         batch_size: int = 128,
         learning_rate: float = 1e-3,
@@ -139,7 +139,7 @@ class SubsetNeighborsClassifier(
         check_classification_targets(target)
         self.classes_, labels = np.unique(target, return_inverse=True)
         if len(self.classes_) < 2:
-            raise ValueError(f"y: expected two classes or more, got one class, {self.classes_[0]!r}")
+            raise ValueError(f"y: expected two classes or more, got one class, {self.classes_.tolist()[0]!r}")
         self._scaling = Scaling.of(data, np.ones(len(data))) if self.embedding is None else None
         rows = self._rows(data)
         with seeded(recipe.seed, device):
