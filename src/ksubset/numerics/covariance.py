@@ -13,6 +13,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from ksubset.numerics import compiled
+
 __all__ = ["covariance_product_of", "pair_moments_of"]
 
 _NO_THIRD = "third derivatives of the k-subset log normaliser are not available"
@@ -79,6 +81,8 @@ class _CovarianceProduct(_Second):
         imag: Tensor,
         vector: Tensor,
     ) -> Tensor:
+        if not torch.compiler.is_compiling() and compiled.usable(tilted):
+            return _compiled_product(flip_probability, tilted, sine, cosine, real, imag, vector)
         sign = torch.where(tilted > 0, -1.0, 1.0)
         conditional = _conditional(tilted, sine, cosine)
         weight = torch.complex(real, imag)[..., None, :]
@@ -86,6 +90,21 @@ class _CovarianceProduct(_Second):
         total = (signed * conditional).sum(-2, keepdim=True)
         second = (weight * conditional * (total + signed * (1 - conditional))).real.sum(-1)
         return sign * (second - flip_probability * (signed.squeeze(-1) * flip_probability).sum(-1, keepdim=True))
+
+
+def _compiled_product(
+    flip_probability: Tensor, tilted: Tensor, sine: Tensor, cosine: Tensor, real: Tensor, imag: Tensor, vector: Tensor
+) -> Tensor:
+    from ksubset.numerics.compiled.covariance import product_rows  # noqa: PLC0415 - numba takes a second to import
+
+    shape = torch.broadcast_shapes(tilted.shape, vector.shape)
+    product = torch.empty(shape, dtype=torch.float64)
+    items = (flip_probability, tilted, vector.double())
+    flip, tilted, vector = (x.expand(shape).reshape(-1, shape[-1]) for x in items)
+    rule = (x.expand(*shape[:-1], x.shape[-1]).reshape(-1, x.shape[-1]) for x in (sine, cosine, real, imag))
+    rows = [flip, tilted, *rule, vector, product.view(-1, shape[-1])]
+    product_rows(*(x.contiguous().numpy() for x in rows))
+    return product
 
 
 class _PairMoments(_Second):
