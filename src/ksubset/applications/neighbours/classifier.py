@@ -61,7 +61,8 @@ class SubsetNeighborsClassifier(
         num_samples: Subsets of each query in a step, where an estimator samples.
         temperature: Squared distances are divided by it.
         steps: Steps of the optimizer, on `batch_size` rows each: the length of the training.
-        batch_size: Rows in a step, or all rows if they are fewer.
+        batch_size: Rows in a step, or all rows if they are fewer. A query finds k neighbours with its label only where
+            the batch has more of its class: some three times `n_neighbors` times the number of classes is enough.
         learning_rate: It falls along a cosine.
         weight_decay: Of the embedding, as in AdamW.
         device: Where to train; None is the GPU if CUDA has one, else the CPU.

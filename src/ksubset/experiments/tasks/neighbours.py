@@ -39,6 +39,7 @@ class Neighbours(Task):
 
     Raises:
         ImportError: scikit-learn is missing.
+        ValueError: a batch has more rows than there are.
     """
 
     name: ClassVar[str] = "neighbours"
@@ -58,7 +59,10 @@ class Neighbours(Task):
             "validation": (data.validation_images.to(device), data.validation_labels.to(device)),
             "test": (data.test_images.to(device), data.test_labels.to(device)),
         }
-        self.num_examples = len(self._rows)
+        if config.batch_size > len(self._rows):
+            raise ValueError(f"batch_size: expected at most the {len(self._rows)} rows, got {config.batch_size}")
+        # Whole batches, as a row of a small one has few candidates, and some estimators remember how many there are.
+        self.num_examples = len(self._rows) // config.batch_size * config.batch_size
         self._embedding = nn.Sequential(nn.Linear(data.n, _WIDTH), nn.ReLU(), nn.Linear(_WIDTH, _POINT))
         selector = self._neighbours.NeighborSelector(self.k, self._embedding, _TEMPERATURE, validate_args=False)
         self.selector = selector.to(device)
