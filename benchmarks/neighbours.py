@@ -225,7 +225,7 @@ def draw(path: Path) -> None:
     ).fit(split.train, split.labels)
     found = model.predict(split.test)
     wrong = np.flatnonzero(found != split.truth)
-    queries = np.concatenate([[np.flatnonzero(split.truth == digit)[0] for digit in (2, 3, 5, 8)], wrong[:2]])
+    queries = np.concatenate([[np.flatnonzero(split.truth == digit)[0] for digit in (0, 2, 3, 8)], wrong[:2]])
     _, rows = model.kneighbors(split.test[queries])
     figure = Figure(figsize=(11, 5.4), layout="constrained")
     left, right = figure.subfigures(1, 2, width_ratios=(1, 1.1))
