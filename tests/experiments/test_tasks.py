@@ -212,5 +212,5 @@ def test_missing_torchmetrics_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_an_unknown_task_lists_the_known() -> None:
-    with pytest.raises(ValueError, match="expected one of classification, reconstruction, .*, got 'sorting'"):
+    with pytest.raises(ValueError, match=r"expected one of classification, reconstruction, .*, got 'sorting'"):
         tasks.find("sorting")
