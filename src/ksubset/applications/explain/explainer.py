@@ -136,7 +136,7 @@ class SubsetExplainer(BaseEstimator):  # type: ignore[misc]
         batch_size: int = 250,
         learning_rate: float = 2e-3,
         regularization: float = 1e-2,
-        surrogate_steps: int = 1500,
+        surrogate_steps: int = 2000,
         surrogate_learning_rate: float = 5e-3,
         device: str | torch.device | None = None,
         random_state: Any = None,

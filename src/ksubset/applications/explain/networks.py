@@ -28,7 +28,7 @@ class Scorer(nn.Sequential):
 class Surrogate(nn.Module):
     """Masked columns and the mask, `(B, n)`, to answers `(B, outputs)`."""
 
-    def __init__(self, num_columns: int, num_outputs: int, width: int = 200) -> None:
+    def __init__(self, num_columns: int, num_outputs: int, width: int = 100) -> None:
         super().__init__()
         self.layers = _layers(2 * num_columns, width, width, width, num_outputs)
 

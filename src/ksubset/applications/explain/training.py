@@ -45,14 +45,16 @@ class RowHead(SubsetHead):
     @staticmethod
     def distribution(logits: Tensor, available: Tensor, k: int | Tensor, validate_args: bool | None) -> KSubset:
         """Of subsets of k available items, of all where there are fewer; k an integer or `(B)`."""
-        size: int | Tensor = available.sum(-1).clamp(max=k)
-        if isinstance(k, int) and (size.min() == k):
-            size = k  # one size for all rows is faster
-        return KSubset(size, torch.where(available, logits, -math.inf), validate_args=validate_args)
+        sizes = available.sum(-1).clamp(max=k)
+        # One size for all rows is faster.
+        same = isinstance(k, int) and bool((sizes == k).all())
+        logits = torch.where(available, logits, -math.inf)
+        return KSubset(k if same else sizes, logits, validate_args=validate_args)
 
     def spread(self) -> Tensor:
         """Sum of squares of the last logits less their mean, of each row, `(B)`."""
-        return (self._logits - self._logits.mean(-1, keepdim=True)).square().sum(-1)
+        logits = self._logits
+        return (logits - logits.mean(-1, keepdim=True)).square().sum(-1)
 
 
 @dataclass(frozen=True)
