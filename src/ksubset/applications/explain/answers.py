@@ -51,11 +51,6 @@ class Model:
         """Whether a gradient flows through it."""
         return self._module is not None
 
-    @property
-    def module(self) -> nn.Module | None:
-        """The frozen copy."""
-        return self._module
-
     def __call__(self, rows: Tensor) -> Tensor:
         """Rows `(N, *shape)` -> answers `(N, C)`.
 

@@ -134,7 +134,7 @@ class SubsetExplainer(BaseEstimator):  # type: ignore[misc]
         num_samples: int = 4,
         steps: int = 800,
         batch_size: int = 250,
-        learning_rate: float = 2e-3,
+        learning_rate: float = 1e-2,
         regularization: float = 1e-2,
         surrogate_steps: int = 2000,
         surrogate_learning_rate: float = 5e-3,
@@ -164,7 +164,7 @@ class SubsetExplainer(BaseEstimator):  # type: ignore[misc]
         recipe, estimator = self._recipe(seed), self._estimator()
         rows = check_rows(X, self.padding)
         inputs = self._new_inputs(X, rows)
-        model, wanted, classes = self._wanted(rows, y, device)
+        model, wanted, classes = self._wanted(rows, y, estimator, device)
         values = self.output == "values" if model is not None else classes is None
         scale = _deviations(wanted).to(device) if values else None
         examples = Examples(
@@ -213,7 +213,7 @@ class SubsetExplainer(BaseEstimator):  # type: ignore[misc]
             sklearn.exceptions.NotFittedError: There has been no fit.
         """
         check_is_fitted(self)
-        rows = check_rows(X, self.padding, self._inputs.shape)
+        rows = self._inputs.check(X)
         seen, available = self._inputs.seen(rows), torch.from_numpy(self._inputs.available(rows))
         sizes = torch.from_numpy(_sizes(self.k if k is None else k, len(rows), self._inputs.num_items))
         masks, probabilities = [], []
@@ -256,12 +256,12 @@ class SubsetExplainer(BaseEstimator):  # type: ignore[misc]
         with torch.no_grad():
             parts = zip(self._inputs.seen(rows).split(_CHUNK), chosen.split(_CHUNK), strict=True)
             found = torch.cat([self.surrogate_(*self._inputs.shown(part, some[None])) for part, some in parts])
-            answers: NDArray[np.float32] = (found if self._values else found.softmax(-1)).numpy()
+            answers: NDArray[np.float32] = (found if self._answer.values else found.softmax(-1)).numpy()
         return answers
 
     def _checked(self, X: Any, mask: Any) -> tuple[NDArray[Any], Tensor]:
         check_is_fitted(self)
-        rows, chosen = check_rows(X, self.padding, self._inputs.shape), np.asarray(mask)
+        rows, chosen = self._inputs.check(X), np.asarray(mask)
         if chosen.shape != (len(rows), self._inputs.num_items) or chosen.dtype != np.bool_:
             raise ValueError(
                 f"mask: expected booleans {(len(rows), self._inputs.num_items)}, got {chosen.dtype} {chosen.shape}"
@@ -309,7 +309,11 @@ class SubsetExplainer(BaseEstimator):  # type: ignore[misc]
         return inputs
 
     def _wanted(
-        self, rows: NDArray[Any], y: Any, device: torch.device
+        self,
+        rows: NDArray[Any],
+        y: Any,
+        estimator: Estimator | Callable[[float], Estimator],
+        device: torch.device,
     ) -> tuple[Model | None, Tensor, NDArray[Any] | None]:
         """The model, the answers to be preserved, and the classes of labels."""
         if self.model is None:
@@ -323,6 +327,12 @@ class SubsetExplainer(BaseEstimator):  # type: ignore[misc]
         if y is not None:
             raise ValueError("y: expected None, as the answers of the model are explained; labels need model=None")
         model = Model(self.model, self.output, device)
+        given = estimator if isinstance(estimator, Estimator) else estimator(0.0)
+        if self.surrogate is False and given.needs_gradient and not model.differentiable:
+            raise ValueError(
+                f"gradient_estimator: expected one that needs no gradient of a function, such as LeaveOneOut(), or a "
+                f"surrogate, got {given!r}"
+            )
         return model, model.answers(torch.from_numpy(rows)), None
 
     def _networks(
@@ -348,6 +358,8 @@ class SubsetExplainer(BaseEstimator):  # type: ignore[misc]
             score = deepcopy(self.selector)
         head = RowHead(self.k, score, validate_args=False).to(device)
         surrogate = default if self.surrogate is True else surrogate
+        if self.surrogate is True:
+            check_integer("surrogate_steps", self.surrogate_steps, 1)
         few = examples[torch.arange(min(2, len(examples)))]
         with torch.no_grad():
             _check("selector", lambda: head.score(few.seen), (len(few), inputs.num_items))
@@ -361,14 +373,14 @@ class _Answer:
     """Answers on subsets `(S, B, items)` of examples: log-probabilities or values `(S, B, C)`."""
 
     def __init__(self, inputs: Inputs, source: Any, *, values: bool) -> None:
-        self._inputs, self._source, self._values = inputs, source, values
+        self._inputs, self._source, self.values = inputs, source, values
 
     def __call__(self, subsets: Tensor, some: Examples) -> Tensor:
         if isinstance(self._source, Model):
             answers = self._source(self._inputs.filled(some.rows, subsets))
         else:
             answers = self._source(*self._inputs.shown(some.seen, subsets))
-            answers = answers if self._values else answers.log_softmax(-1)
+            answers = answers if self.values else answers.log_softmax(-1)
         result: Tensor = answers.unflatten(0, subsets.shape[:2])
         return result
 

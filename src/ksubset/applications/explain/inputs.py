@@ -10,7 +10,7 @@ from torch import Tensor
 
 from ksubset.selection.groups import FeatureGroups
 
-__all__ = ["Inputs", "patches"]
+__all__ = ["Inputs", "check_rows", "patches"]
 
 _CLIP = 5.0
 
@@ -40,7 +40,7 @@ def patches(shape: tuple[int, ...], side: int) -> list[list[int]]:
     ]
 
 
-def check_rows(value: Any, padding: int | None, shape: tuple[int, ...] | None = None) -> NDArray[Any]:
+def check_rows(value: Any, padding: int | None) -> NDArray[Any]:
     """X as an array of numbers `(N, *shape)`, or of tokens `(N, L)` if there is a padding; else an error names it."""
     rows = np.asarray(value)
     if padding is not None:
@@ -54,8 +54,6 @@ def check_rows(value: Any, padding: int | None, shape: tuple[int, ...] | None = 
         raise ValueError("X: expected finite numbers, got NaN or infinity")
     if 0 in rows.shape:
         raise ValueError(f"X: expected one row or more, with columns, got shape {rows.shape}")
-    if shape is not None and rows.shape[1:] != shape:
-        raise ValueError(f"X: expected rows of shape {shape}, as in fit, got {rows.shape[1:]}")
     if rows.dtype.kind in "iub":
         return rows.astype(np.int64 if padding is not None else np.float64)
     return rows
@@ -110,6 +108,15 @@ class Inputs:
             ) from error
         if not np.isfinite(self.baseline).all():
             raise ValueError(f"baseline: expected finite numbers, got {baseline!r}")
+
+    def check(self, value: Any) -> NDArray[Any]:
+        """Other rows, as those of `fit` are; else a ValueError."""
+        rows = check_rows(value, self.padding)
+        if rows.shape[1:] != self.shape:
+            raise ValueError(f"X: expected rows of shape {self.shape}, as in fit, got {rows.shape[1:]}")
+        if self.padding is not None and rows.max() >= self.num_tokens:
+            raise ValueError(f"X: expected tokens below {self.num_tokens}, as in fit, got {rows.max()}")
+        return rows
 
     def available(self, rows: NDArray[Any]) -> NDArray[np.bool_]:
         """Which items a row has: all but the paddings; rows `(N, *shape)` -> `(N, items)`."""

@@ -19,7 +19,8 @@ __all__ = ["Examples", "Recipe", "RowHead", "Training", "random_subsets"]
 
 # Of the weight of the squared logits, what is left at the end.
 _LEFT = 0.01
-_DECAY = 1e-3
+# Decay of the weights: simple selectors generalise, and the surrogate sees each row under ever other subsets.
+_SELECTOR_DECAY, _SURROGATE_DECAY = 0.1, 1e-3
 _REPORTS = 20
 
 
@@ -148,12 +149,12 @@ class Training:
         """Surrogate and selector."""
         common: dict[str, Any] = {"cosine": True, "optimizer": torch.optim.AdamW, "seed": recipe.seed}
         if surrogate is not None and recipe.surrogate_steps:
-            rates = {"lr": recipe.surrogate_learning_rate, "weight_decay": _DECAY}
+            rates = {"lr": recipe.surrogate_learning_rate, "weight_decay": _SURROGATE_DECAY}
             plan = Plan(recipe.surrogate_steps, selector={}, network=rates, selecting=0, **common)
             # Nothing is selected yet.
             gate = FeatureGate(1, 1).to(examples.rows.device)
             self.stages["surrogate"] = JointTraining(gate, surrogate, LeaveOneOut(), plan)
-        rates = {"lr": recipe.learning_rate, "weight_decay": _DECAY}
+        rates = {"lr": recipe.learning_rate, "weight_decay": _SELECTOR_DECAY}
         plan = Plan(recipe.steps, selector=rates, network={}, num_samples=recipe.num_samples, **common)
         self.stages["selector"] = JointTraining(head, nn.Module(), estimator, plan)
         self.history: dict[str, list[float]] = {"step": [], "loss": []}
