@@ -9,8 +9,9 @@ from ksubset.applications.explain.metrics import (
     posthoc_accuracy,
     true_positive_rate,
 )  # fmt: skip
+from ksubset.applications.explain.plotting import plot_images, plot_inclusion, plot_text
 
 __all__ = [
     "SYNTHETIC", "Explanation", "SubsetExplainer", "Synthetic", "false_discovery_rate", "median_rank", "patches",
-    "posthoc_accuracy", "synthetic", "true_positive_rate",
+    "plot_images", "plot_inclusion", "plot_text", "posthoc_accuracy", "synthetic", "true_positive_rate",
 ]  # fmt: skip
