@@ -65,7 +65,7 @@ def test_the_seed_decides() -> None:
 
 
 def test_what_is_not_there_is_said() -> None:
-    with pytest.raises(ValueError, match="name: expected one of xor, .*got 'syn7'"):
+    with pytest.raises(ValueError, match=r"name: expected one of xor, .*got 'syn7'"):
         synthetic("syn7", 10, 0)
     with pytest.raises(ValueError, match="num_rows: expected 1 or more, got 0"):
         synthetic("syn1", 0, 0)

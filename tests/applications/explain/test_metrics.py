@@ -1,3 +1,5 @@
+from collections.abc import Callable
+
 import numpy as np
 import pytest
 
@@ -39,6 +41,6 @@ def test_accuracy_by_hand() -> None:
         (lambda: posthoc_accuracy([[1, np.nan]], [[1, 2]]), "expected numbers, got NaN"),
     ],
 )
-def test_what_does_not_fit_is_said(call, message: str) -> None:
+def test_what_does_not_fit_is_said(call: Callable[[], object], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         call()

@@ -195,7 +195,8 @@ class Training:
         def losses(subsets: Tensor) -> Tensor:
             with torch.set_grad_enabled(self._differentiate):
                 found = distance(self._answer(subsets, some), some.wanted, self._scale)
-            return found + weight * self._head.spread()
+            result: Tensor = found + weight * self._head.spread()
+            return result
 
         return Batch(losses, inputs=(some.seen, some.available))
 
