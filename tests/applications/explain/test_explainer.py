@@ -1,3 +1,4 @@
+import pickle
 from pathlib import Path
 from typing import Any
 
@@ -8,7 +9,7 @@ from numpy.typing import NDArray
 from sklearn.base import clone
 from torch import nn
 
-from ksubset import SIMPLE, GumbelTopK, Hybrid
+from ksubset import SIMPLE, GumbelTopK, Hybrid, SlopeAtMean
 from ksubset.applications.explain import SubsetExplainer, patches, true_positive_rate
 from ksubset.applications.explain import explainer as module
 
@@ -69,7 +70,9 @@ def test_a_black_box_is_explained_without_gradients(surrogate: bool) -> None:
     assert sum(called) == len(x) + (0 if surrogate else 150 * 100 * 4)
 
 
-@pytest.mark.parametrize("estimator", [SIMPLE(), Hybrid(), lambda share: GumbelTopK(1 - 0.9 * share)])
+@pytest.mark.parametrize(
+    "estimator", [SIMPLE(), Hybrid(), Hybrid(SlopeAtMean()), lambda share: GumbelTopK(1 - 0.9 * share)]
+)
 def test_a_module_is_explained_through_its_gradient(estimator: Any) -> None:
     x = rows().astype(np.float32)
     arguments = FAST | {"surrogate": False, "gradient_estimator": estimator, "baseline": 0.0}
@@ -139,6 +142,7 @@ def test_squares_of_images_are_chosen() -> None:
 def test_each_row_may_have_a_size_of_its_own() -> None:
     x = rows()
     explainer = SubsetExplainer(switch, 2, output="values", **FAST).fit(x)
+    explainer = pickle.loads(pickle.dumps(explainer.set_params(model=None)))
     sizes = np.arange(500) % 7
     explanation = explainer.explain(x, k=sizes)
     assert np.array_equal(explanation.mask.sum(1), sizes)

@@ -31,7 +31,7 @@ class RowHead(SubsetHead):
         rows `(B, ...)`, available `(B, n)`, boolean -> `KSubset` with logits `(B, n)`.
     """
 
-    _logits: Tensor
+    _last: tuple[Tensor, Tensor] | None = None
 
     def forward(self, *inputs: Tensor) -> KSubset:
         rows, available = inputs
@@ -40,7 +40,7 @@ class RowHead(SubsetHead):
             raise ValueError(
                 f"selector: expected logits {tuple(available.shape)}, one for each item, got {tuple(logits.shape)}"
             )
-        self._logits = torch.where(available, logits, 0.0)
+        self._last = logits, available
         return self.distribution(logits, available, self.k, self.validate_args)
 
     @staticmethod
@@ -52,10 +52,18 @@ class RowHead(SubsetHead):
         logits = torch.where(available, logits, -math.inf)
         return KSubset(k if same else sizes, logits, validate_args=validate_args)
 
+    def __getstate__(self) -> dict[str, Any]:
+        # What hangs on a graph can be neither copied nor pickled.
+        return self.__dict__ | {"_last": None}
+
     def spread(self) -> Tensor:
-        """Sum of squares of the last logits less their mean, of each row, `(B)`."""
-        logits = self._logits
-        return (logits - logits.mean(-1, keepdim=True)).square().sum(-1)
+        """Of the logits of the last call, the sum of squares less their mean over the items that a row has, `(B)`."""
+        assert self._last is not None
+        logits, available = self._last
+        there = torch.where(available, logits, 0.0)
+        mean = there.sum(-1, keepdim=True) / available.sum(-1, keepdim=True).clamp(min=1)
+        result: Tensor = torch.where(available, there - mean, 0.0).square().sum(-1)
+        return result
 
 
 @dataclass(frozen=True)
