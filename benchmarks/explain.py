@@ -64,7 +64,7 @@ that differs from row to row. All estimators of a seed have the same surrogate a
 other draws of Syn4, Syn5 and Syn6; for the width and the activation of the surrogate the draws 1 and 2 of Syn4 and Syn6
 were looked at, which are among those of seeds 0 and 1 here. LIME and SHAP (KernelSHAP, 10 rows as background), with
 500 calls for each row, explain that surrogate on all columns; the size of an effect is what counts. The median rank is
-the mean over the rows of the medians; at best it is (m + 1) / 2 for m relevant columns. "Above 1/2" are the columns with
+the mean over rows of the medians, at best (m + 1) / 2 for m relevant columns. "Above 1/2" are the columns with
 an inclusion probability above 1/2.
 
 Images, sentences and cells: post-hoc accuracy is the share of test rows in which the model says the same class on the
