@@ -24,7 +24,7 @@ from ksubset.applications.explain.networks import (
     TokenScorer,
     TokenSurrogate,
 )  # fmt: skip
-from ksubset.applications.explain.training import Examples, Recipe, RowHead, Training
+from ksubset.applications.explain.training import Answer, Examples, Recipe, RowHead, Training
 from ksubset.estimators import Estimator, LeaveOneOut
 from ksubset.selection.arguments import check_integer, check_positive, seed_of
 from ksubset.selection.neural.networks import device_of
@@ -173,7 +173,7 @@ class SubsetExplainer(BaseEstimator):  # type: ignore[misc]
         )  # fmt: skip
         with seeded(seed, device):
             head, surrogate = self._networks(inputs, examples, wanted.shape[1], device)
-            answer = _Answer(inputs, surrogate or model, values=values)
+            answer = Answer(inputs, surrogate or model, values=values)
             training = Training(head, surrogate, answer, estimator, examples, scale, recipe)
             identity: dict[str, str] = {}
             if self.checkpoint is not None:
@@ -367,22 +367,6 @@ class SubsetExplainer(BaseEstimator):  # type: ignore[misc]
                 masked = inputs.shown(few.seen, few.available[None].float())
                 _check("surrogate", lambda: surrogate.to(device)(*masked), (len(few), num_outputs))
         return head, surrogate
-
-
-class _Answer:
-    """Answers on subsets `(S, B, items)` of examples: log-probabilities or values `(S, B, C)`."""
-
-    def __init__(self, inputs: Inputs, source: Any, *, values: bool) -> None:
-        self._inputs, self._source, self.values = inputs, source, values
-
-    def __call__(self, subsets: Tensor, some: Examples) -> Tensor:
-        if isinstance(self._source, Model):
-            answers = self._source(self._inputs.filled(some.rows, subsets))
-        else:
-            answers = self._source(*self._inputs.shown(some.seen, subsets))
-            answers = answers if self.values else answers.log_softmax(-1)
-        result: Tensor = answers.unflatten(0, subsets.shape[:2])
-        return result
 
 
 def _check(argument: str, outputs: Callable[[], Any], expected: tuple[int, int]) -> None:

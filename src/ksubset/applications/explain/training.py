@@ -8,13 +8,14 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from ksubset.applications.explain.answers import distance
+from ksubset.applications.explain.answers import Model, distance
+from ksubset.applications.explain.inputs import Inputs
 from ksubset.distributions import KSubset
 from ksubset.estimators import Estimator, LeaveOneOut
 from ksubset.nn import FeatureGate, SubsetHead
 from ksubset.training import Batch, JointTraining, Plan
 
-__all__ = ["Examples", "Recipe", "RowHead", "Training", "random_subsets"]
+__all__ = ["Answer", "Examples", "Recipe", "RowHead", "Training", "random_subsets"]
 
 
 # Of the weight of the squared logits, what is left at the end.
@@ -103,6 +104,22 @@ class Examples:
 
     def __len__(self) -> int:
         return len(self.rows)
+
+
+class Answer:
+    """Answers on subsets `(S, B, items)` of examples: log-probabilities or values `(S, B, C)`."""
+
+    def __init__(self, inputs: Inputs, source: Any, *, values: bool) -> None:
+        self._inputs, self._source, self.values = inputs, source, values
+
+    def __call__(self, subsets: Tensor, some: Examples) -> Tensor:
+        if isinstance(self._source, Model):
+            answers = self._source(self._inputs.filled(some.rows, subsets))
+        else:
+            answers = self._source(*self._inputs.shown(some.seen, subsets))
+            answers = answers if self.values else answers.log_softmax(-1)
+        result: Tensor = answers.unflatten(0, subsets.shape[:2])
+        return result
 
 
 def random_subsets(available: Tensor, k: int, generator: torch.Generator) -> Tensor:
