@@ -30,11 +30,17 @@ class RunConfig:
     """
 
     task: str = _setting(
-        "classification", "classification or reconstruction: what the network does with the selected pixels"
+        "classification",
+        "classification or reconstruction, of selected pixels; explain, autoencoder or neighbours, with a subset "
+        "of each example",
     )
-    dataset: str = _setting("digits", "digits, mnist, fashion-mnist or kmnist")
+    dataset: str = _setting(
+        "digits",
+        "digits, mnist, fashion-mnist or kmnist; also mnist-grey (autoencoder); of explain: xor, orange-skin, "
+        "additive, switch, syn1, ... or syn6",
+    )
     method: str = _setting("sfess-v", "gs, stgs, sfess, sfess-v, simple, imle, ncpss or hybrid: gradient estimator")
-    k: int | None = _setting(None, "number of selected pixels; by default the data set's own (30, and 10 for digits)")
+    k: int | None = _setting(None, "size of the subsets; by default the data set's own (30 pixels, and 10 of digits)")
     k_start: int | None = _setting(None, "size of the subsets in the first epoch, annealed to k; by default k itself")
     k_until: float = _setting(0.5, "fraction of the epochs after which the annealed size has reached k, exponentially")
     epochs: int = _setting(500, "passes over the training data")

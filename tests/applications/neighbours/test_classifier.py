@@ -51,14 +51,14 @@ def test_an_embedding_is_learned(data: Data) -> None:
     "arguments",
     [
         {"loss": "share"},
-        {"loss": "vote", "gradient_estimator": LeaveOneOut()},
+        {"loss": "vote", "gradient_estimator": LeaveOneOut(), "num_samples": 16, "steps": 800},
         {"loss": "log", "gradient_estimator": SIMPLE(), "num_samples": 1},
     ],
     ids=lambda arguments: arguments["loss"],
 )
 def test_other_losses_and_estimators_learn_one(data: Data, arguments: Any) -> None:
     X, y = data
-    model = classifier(batch_size=64, steps=300, **arguments).fit(X[:200], y[:200])
+    model = classifier(**{"batch_size": 64, "steps": 300, **arguments}).fit(X[:200], y[:200])
     assert model.score(X[200:], y[200:]) > 0.75
 
 

@@ -2,13 +2,16 @@
 
 from ksubset.experiments.tasks.base import Metric, Task
 from ksubset.experiments.tasks.classification import Classification
+from ksubset.experiments.tasks.explain import Explain
 from ksubset.experiments.tasks.neighbours import Neighbours
 from ksubset.experiments.tasks.reconstruction import Reconstruction
 from ksubset.experiments.tasks.vae import Autoencoder
 
 __all__ = ["MEASURES", "PRINTED", "TASKS", "Task", "find"]
 
-TASKS: dict[str, type[Task]] = {task.name: task for task in (Classification, Reconstruction, Autoencoder, Neighbours)}
+TASKS: dict[str, type[Task]] = {
+    task.name: task for task in (Classification, Reconstruction, Explain, Autoencoder, Neighbours)
+}
 PRINTED = [task.name for task in TASKS.values() if "paper" in task.protocols]
 # In the order of the paper's table.
 MEASURES: dict[str, Metric] = {

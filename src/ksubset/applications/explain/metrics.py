@@ -1,0 +1,102 @@
+"""How good explanations are: against known columns, and by what the model says on the chosen inputs alone."""
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = ["false_discovery_rate", "median_rank", "posthoc_accuracy", "true_positive_rate"]
+
+
+def true_positive_rate(chosen: Any, relevant: Any) -> float:
+    """Share of the relevant columns that were chosen, the mean over the rows.
+
+    Arguments:
+        chosen: `(N, n)`, boolean or 0 and 1.
+        relevant: Likewise, with a relevant column in each row.
+
+    Raises:
+        ValueError: Shapes differ or are not of two dimensions, a value is neither 0 nor 1, or a row has no relevant
+            column.
+    """
+    chosen, relevant = _masks(chosen, relevant)
+    return float(((chosen & relevant).sum(1) / relevant.sum(1)).mean())
+
+
+def false_discovery_rate(chosen: Any, relevant: Any) -> float:
+    """Share of the chosen columns that are not relevant, the mean over the rows; 0 where none was chosen.
+
+    Arguments:
+        chosen: `(N, n)`, boolean or 0 and 1.
+        relevant: As of `true_positive_rate`.
+
+    Raises:
+        ValueError: As `true_positive_rate` says.
+    """
+    chosen, relevant = _masks(chosen, relevant)
+    return float(((chosen & ~relevant).sum(1) / np.maximum(chosen.sum(1), 1)).mean())
+
+
+def median_rank(scores: Any, relevant: Any) -> NDArray[np.float64]:
+    """Median of the ranks of the relevant columns of each row, 1 for the largest score; equal scores share their mean.
+
+    The measure of Chen et al. (2018): of m relevant columns that come first it is (m + 1) / 2.
+
+    Arguments:
+        scores: Importance of the columns, such as inclusion probabilities, `(N, n)`.
+        relevant: As of `true_positive_rate`.
+
+    Raises:
+        ValueError: As `true_positive_rate` says; or a score is not finite.
+
+    Shapes:
+        -> `(N)`.
+    """
+    scores = np.asarray(scores, dtype=np.float64)
+    if not np.isfinite(scores).all():
+        raise ValueError("scores: expected finite numbers, got NaN or infinity")
+    relevant = _mask("relevant", relevant)
+    if scores.shape != relevant.shape:
+        raise ValueError(f"scores: expected the shape of relevant, {relevant.shape}, got {scores.shape}")
+    _, relevant = _masks(relevant, relevant)
+    larger = (scores[:, None, :] > scores[:, :, None]).sum(2)
+    equal = (scores[:, None, :] == scores[:, :, None]).sum(2)
+    ranks = np.where(relevant, larger + (equal + 1) / 2, np.nan)
+    result: NDArray[np.float64] = np.nanmedian(ranks, axis=1)
+    return result
+
+
+def posthoc_accuracy(full: Any, restricted: Any) -> float:
+    """Share of the rows in which a model says the same class on the chosen inputs alone as on all.
+
+    Arguments:
+        full: Its scores or probabilities on all inputs, `(N, C)`.
+        restricted: On the chosen ones, the others masked, `(N, C)`.
+
+    Raises:
+        ValueError: Shapes differ or are not of two dimensions, or a number is NaN.
+    """
+    full, restricted = np.asarray(full), np.asarray(restricted)
+    if full.ndim != 2 or full.shape != restricted.shape:
+        raise ValueError(f"restricted: expected the shape (N, C) of full, {full.shape}, got {restricted.shape}")
+    if np.isnan(full).any() or np.isnan(restricted).any():
+        raise ValueError("full, restricted: expected numbers, got NaN")
+    return float((full.argmax(1) == restricted.argmax(1)).mean())
+
+
+def _masks(chosen: Any, relevant: Any) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
+    chosen, relevant = _mask("chosen", chosen), _mask("relevant", relevant)
+    if chosen.shape != relevant.shape:
+        raise ValueError(f"chosen: expected the shape of relevant, {relevant.shape}, got {chosen.shape}")
+    if not relevant.any(1).all():
+        raise ValueError(f"relevant: expected a column in each row, got none in row {int((~relevant.any(1)).argmax())}")
+    return chosen, relevant
+
+
+def _mask(name: str, value: Any) -> NDArray[np.bool_]:
+    mask = np.asarray(value)
+    if mask.ndim != 2 or not len(mask):
+        raise ValueError(f"{name}: expected the shape (N, n), got {mask.shape}")
+    if mask.dtype != np.bool_ and not np.isin(mask, (0, 1)).all():
+        raise ValueError(f"{name}: expected zeros and ones, got other values")
+    return mask.astype(np.bool_)

@@ -1,0 +1,129 @@
+"""Learning to explain: columns that the label of each row depends on, of synthetic data where these are known."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import torch
+from torch import Tensor, nn
+
+from ksubset.applications.explain import (
+    SYNTHETIC,
+    SubsetExplainer,
+    Synthetic,
+    false_discovery_rate,
+    median_rank,
+    synthetic,
+    true_positive_rate,
+)  # fmt: skip
+from ksubset.applications.explain.inputs import Inputs
+from ksubset.applications.explain.networks import Scorer
+from ksubset.applications.explain.training import RowHead
+from ksubset.experiments.config import RunConfig
+from ksubset.experiments.tasks.base import Add, Metric, Part, Task
+from ksubset.training import Batch
+
+__all__ = ["Explain"]
+
+_ROWS, _VALIDATION_ROWS = 10_000, 2_000
+# The weight of the squared logits, at first and at the end, as of `SubsetExplainer`.
+_FIRST, _LAST = 1e-2, 1e-4
+_SIZES = {"xor": 2, "orange-skin": 4, "additive": 4, "syn1": 2, "syn2": 4, "syn3": 4}
+
+
+@dataclass(frozen=True)
+class ColumnSet:
+    """What is known of a synthetic set: `DataSet`'s attributes."""
+
+    label: str
+    n: int
+    k: int
+    items: str = "columns"
+
+
+class _Head(RowHead):
+    """Counts its calls in training, on which the weight of the squared logits depends."""
+
+    calls: Tensor
+
+    def __init__(self, k: int, score: nn.Module) -> None:
+        super().__init__(k, score, validate_args=False)
+        self.register_buffer("calls", torch.tensor(0))
+
+    def forward(self, *inputs: Tensor) -> Any:
+        if self.training:
+            self.calls += 1
+        return super().forward(*inputs)
+
+
+class Explain(Task):
+    """Columns of each row, against a surrogate that was trained on random subsets when the run began.
+
+    The surrogate depends on the data and the seed alone, so that methods of one seed have the same, and a run that
+    goes on has it again.
+    """
+
+    name: ClassVar[str] = "explain"
+    label: ClassVar[str] = "Learning to explain"
+    measures: ClassVar[Mapping[str, Metric]] = {
+        "true_positive": Metric("true-positive rate"),
+        "false_discovery": Metric("false-discovery rate", higher_is_better=False),
+        "median_rank": Metric("median rank", higher_is_better=False),
+    }
+    sets: ClassVar[Mapping[str, Any]] = {
+        name: ColumnSet(name, 11 if name.startswith("syn") else 10, _SIZES.get(name, 5)) for name in SYNTHETIC
+    }
+
+    def __init__(self, config: RunConfig, data: str, device: torch.device) -> None:
+        super().__init__(config, data, device)
+        train = synthetic(data, _ROWS, 3 * config.seed)
+        self.held_out: dict[Part, Synthetic] = {
+            "validation": synthetic(data, _VALIDATION_ROWS, 3 * config.seed + 2),
+            "test": synthetic(data, _ROWS, 3 * config.seed + 1),
+        }
+        fitted = SubsetExplainer(None, self.k, steps=1, device=device, random_state=config.seed).fit(train.x, train.y)
+        assert fitted.surrogate_ is not None
+        self._surrogate = fitted.surrogate_.to(device)
+        self._inputs = Inputs(train.x, None, None, None, None)
+        self._x = self._inputs.seen(train.x).to(device)
+        self._y = torch.from_numpy(train.y).to(device)
+        self.num_examples, n = train.x.shape
+        self.selector: _Head = _Head(self.k, Scorer(n, n)).to(device)
+        self.network = nn.Module()
+        self._steps = config.epochs * -(-self.num_examples // config.batch_size)
+
+    @classmethod
+    def load(cls, name: str) -> str:
+        cls.data_set(name)
+        return name
+
+    def batch(self, rows: Tensor, size: int, add: Add) -> Batch:
+        rows = rows.to(self.device)
+        x, y = self._x[rows], self._y[rows]
+
+        def losses(z: Tensor) -> Tensor:
+            answers = self._surrogate((z * x).flatten(0, 1), z.flatten(0, 1)).log_softmax(-1)
+            found = nn.functional.nll_loss(answers, y.expand(z.shape[:2]).flatten(), reduction="none").view(z.shape[:2])
+            with torch.no_grad():
+                add({"loss": found.sum(), "losses": torch.tensor(found.numel())})
+            weight = _FIRST * (_LAST / _FIRST) ** (float(self.selector.calls) / self._steps)
+            regularized: Tensor = found + weight * self.selector.spread()
+            return regularized
+
+        return Batch(losses, inputs=(x, torch.ones_like(x, dtype=torch.bool)))
+
+    def metrics(self, statistics: Mapping[str, Tensor]) -> dict[str, float]:
+        return {}
+
+    @torch.no_grad()
+    def evaluate(self, part: Part) -> dict[str, float]:
+        self.selector.eval()
+        data = self.held_out[part]
+        x = self._inputs.seen(data.x).to(self.device)
+        dist = self.selector(x, torch.ones_like(x, dtype=torch.bool))
+        chosen, inclusion = dist.mode.cpu().numpy(), dist.mean.cpu().numpy()
+        return {
+            "true_positive": true_positive_rate(chosen, data.relevant),
+            "false_discovery": false_discovery_rate(chosen, data.relevant),
+            "median_rank": float(median_rank(inclusion, data.relevant).mean()),
+        }

@@ -1,0 +1,272 @@
+import pickle
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from numpy.typing import NDArray
+from sklearn.base import clone
+from torch import nn
+
+from ksubset import SIMPLE, GumbelTopK, Hybrid, SlopeAtMean
+from ksubset.applications.explain import SubsetExplainer, patches, true_positive_rate
+from ksubset.applications.explain import explainer as module
+
+FAST: dict[str, Any] = {
+    "steps": 150, "surrogate_steps": 200, "batch_size": 100, "learning_rate": 1e-2, "device": "cpu", "random_state": 0,
+}  # fmt: skip
+
+BRIEF = {"steps": 2, "surrogate_steps": 2}
+
+
+def rows(number: int = 500, columns: int = 6, seed: int = 0) -> NDArray[np.float64]:
+    return np.random.default_rng(seed).standard_normal((number, columns))
+
+
+def switch(x: NDArray[Any]) -> NDArray[Any]:
+    """The first column says which other one counts."""
+    return np.where(x[:, 0] > 0, x[:, 1], x[:, 2])
+
+
+def switched(x: NDArray[Any]) -> NDArray[np.bool_]:
+    relevant = np.zeros(x.shape, dtype=bool)
+    relevant[:, 0], relevant[:, 1], relevant[:, 2] = True, x[:, 0] > 0, x[:, 0] <= 0
+    return relevant
+
+
+class Sum(nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        score = 2 * x[:, 1] - 3 * x[:, 4]
+        return torch.stack([score, -score], 1)
+
+
+def test_a_training_on_labels_finds_the_columns_of_an_exclusive_or() -> None:
+    x = rows(2000)
+    explainer = SubsetExplainer(None, 2, **FAST | {"surrogate_steps": 600})
+    y = np.where(x[:, 3] * x[:, 5] > 0, "same", "other")
+    explanation = explainer.fit(x, y).explain(rows(100, seed=1))
+    assert explainer.classes_.tolist() == ["other", "same"]
+    assert explanation.mask[:, [3, 5]].mean() > 0.95
+    assert np.array_equal(explanation.mask.sum(1), np.full(100, 2))
+    assert np.allclose(explanation.inclusion.sum(1), 2, atol=1e-5)
+    said = explainer.classes_[explainer.predict(x, explainer.explain(x).mask).argmax(1)]
+    assert (said == y).mean() > 0.9
+
+
+@pytest.mark.parametrize("surrogate", [True, False])
+def test_a_black_box_is_explained_without_gradients(surrogate: bool) -> None:
+    called = []
+
+    def model(x: NDArray[Any]) -> NDArray[Any]:
+        assert isinstance(x, np.ndarray)
+        assert x.dtype == np.float64
+        called.append(len(x))
+        return switch(x)
+
+    x = rows()
+    explainer = SubsetExplainer(model, 2, output="values", surrogate=surrogate, **FAST).fit(x)
+    assert true_positive_rate(explainer.explain(x).mask, switched(x)) > 0.9
+    assert sum(called) == len(x) + (0 if surrogate else 150 * 100 * 4)
+
+
+@pytest.mark.parametrize(
+    "estimator", [SIMPLE(), Hybrid(), Hybrid(SlopeAtMean()), lambda share: GumbelTopK(1 - 0.9 * share)]
+)
+def test_a_module_is_explained_through_its_gradient(estimator: Any) -> None:
+    x = rows().astype(np.float32)
+    arguments = FAST | {"surrogate": False, "gradient_estimator": estimator, "baseline": 0.0}
+    explainer = SubsetExplainer(Sum(), 2, output="logits", **arguments).fit(x)
+    assert explainer.explain(x).mask[:, [1, 4]].mean() > 0.95
+
+
+def test_a_model_is_left_as_it_was() -> None:
+    model = nn.Sequential(nn.Linear(6, 2), nn.Dropout(0.5))
+    SubsetExplainer(model, 2, output="logits", surrogate=False, **FAST | {"steps": 3}).fit(rows())
+    assert model.training
+    assert all(parameter.requires_grad for parameter in model.parameters())
+
+
+def test_words_are_chosen_and_paddings_are_not() -> None:
+    rng = np.random.default_rng(0)
+    tokens = rng.integers(1, 20, (600, 6))
+    lengths = rng.integers(0, 7, 600)
+    tokens[np.arange(6) >= lengths[:, None]] = 0
+
+    def model(x: NDArray[Any]) -> NDArray[Any]:
+        return np.isin(x, [3, 4]).sum(1).astype(float)
+
+    explainer = SubsetExplainer(model, 2, output="values", padding=0, **FAST | {"surrogate_steps": 600}).fit(tokens)
+    explanation = explainer.explain(tokens)
+    assert not explanation.mask[tokens == 0].any()
+    assert np.array_equal(explanation.mask.sum(1), np.minimum(lengths, 2))
+    one = np.isin(tokens, [3, 4]).sum(1) == 1
+    assert explanation.mask[one][np.isin(tokens[one], [3, 4])].mean() > 0.9
+    filled = explainer.fill(tokens, explanation.mask)
+    assert np.array_equal(filled, np.where(explanation.mask, tokens, 0))
+    # Words that were never seen, and gradients through the mask.
+    with pytest.raises(ValueError, match=r"X: expected tokens below 20, as in fit, got 25"):
+        explainer.explain(np.full((1, 6), 25))
+    SubsetExplainer(model, 2, output="values", padding=0, gradient_estimator=SIMPLE(), **FAST | {"steps": 3}).fit(
+        tokens
+    )
+
+
+def test_groups_stand_or_fall_together() -> None:
+    x = rows()
+    groups = [[0], [1, 2], [3, 4, 5]]
+    explainer = SubsetExplainer(switch, 2, output="values", feature_groups=groups, **FAST).fit(x)
+    explanation = explainer.explain(x)
+    assert explanation.mask.shape == (500, 3)
+    assert explanation.mask[:, :2].mean() > 0.9
+    for place, group in enumerate(groups):
+        assert (explanation.columns[:, group] == explanation.mask[:, [place]]).all()
+
+
+def test_squares_of_images_are_chosen() -> None:
+    images = rows(400, 64).reshape(400, 8, 8)
+
+    def model(x: NDArray[Any]) -> NDArray[Any]:
+        return x[:, :4, 4:].sum((1, 2))
+
+    arguments = FAST | {"feature_groups": patches((8, 8), 4), "baseline": 0.0, "surrogate": False}
+    explainer = SubsetExplainer(model, 1, output="values", **arguments).fit(images)
+    explanation = explainer.explain(images)
+    assert explanation.mask[:, 1].mean() > 0.95
+    assert explanation.columns.shape == images.shape
+    assert explanation.columns[explanation.mask[:, 1]][0, :4, 4:].all()
+    assert explanation.columns[0].sum() == 16
+    SubsetExplainer(model, 1, output="values", **FAST | {"steps": 3, "surrogate_steps": 3}).fit(images)
+
+
+def test_each_row_may_have_a_size_of_its_own() -> None:
+    x = rows()
+    explainer = SubsetExplainer(switch, 2, output="values", **FAST).fit(x)
+    explainer = pickle.loads(pickle.dumps(explainer.set_params(model=None)))
+    sizes = np.arange(500) % 7
+    explanation = explainer.explain(x, k=sizes)
+    assert np.array_equal(explanation.mask.sum(1), sizes)
+    assert np.allclose(explanation.inclusion.sum(1), sizes, atol=1e-5)
+    again = explainer.explain(x)
+    assert np.array_equal(explanation.mask[sizes == 2], again.mask[sizes == 2])
+
+
+@pytest.mark.parametrize("stage", ["surrogate", "selector"])
+def test_a_fit_that_was_killed_ends_as_if_it_was_not(
+    stage: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    x, path = rows(), tmp_path / "file"
+    brief = FAST | {"steps": 40, "surrogate_steps": 40}
+    whole = SubsetExplainer(switch, 2, output="values", gradient_estimator=Hybrid(), **brief).fit(x)
+    killed = clone(whole).set_params(checkpoint=path)
+    saved = module.save
+    count = []
+
+    def save(path: Path, state: Any, identity: Any) -> None:
+        saved(path, state, identity)
+        count.append(state)
+        if len(count) == {"surrogate": 5, "selector": 30}[stage]:
+            raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(module, "save", save)
+        with pytest.raises(KeyboardInterrupt):
+            killed.fit(x)
+    resumed = clone(killed).fit(x)
+    for one, other in zip(whole.selector_.parameters(), resumed.selector_.parameters(), strict=True):
+        assert torch.equal(one, other)
+    assert np.array_equal(whole.history_["loss"], resumed.history_["loss"])
+    with pytest.raises(ValueError, match="checkpoint: expected a file of the same data and settings"):
+        clone(killed).set_params(k=1).fit(x)
+    with pytest.raises(ValueError, match="checkpoint: expected a file of the same data and settings"):
+        clone(killed).fit(2 * x)
+
+
+def test_a_surrogate_that_was_trained_is_taken_as_it_is() -> None:
+    x = rows()
+    first = SubsetExplainer(switch, 2, output="values", **FAST).fit(x)
+    second = clone(first).set_params(surrogate=first.surrogate_, surrogate_steps=0).fit(x)
+    for one, other in zip(first.surrogate_.parameters(), second.surrogate_.parameters(), strict=True):
+        assert torch.equal(one, other)
+    assert true_positive_rate(second.explain(x).mask, switched(x)) > 0.9
+    with pytest.raises(ValueError, match="surrogate_steps: expected 1 or more"):
+        clone(first).set_params(surrogate_steps=0).fit(x)
+
+
+X = rows(20)
+NAN = np.where(np.arange(6) == 3, np.nan, X)
+
+
+@pytest.mark.parametrize(
+    ("model", "arguments", "data", "error", "message"),
+    [
+        (switch, {"k": 7}, (X,), ValueError, "k: expected at most 6, the number of items, got 7"),
+        (switch, {"k": 0}, (X,), ValueError, "k: expected 1 or more"),
+        (switch, {"k": 2.0}, (X,), TypeError, "k: expected an integer"),
+        (switch, {}, (NAN,), ValueError, "X: expected finite numbers"),
+        (switch, {}, (X[0],), ValueError, "X: expected numbers"),
+        (switch, {}, (X[:0],), ValueError, "X: expected one row or more"),
+        (switch, {"padding": 0}, (X,), ValueError, "X: expected integer tokens"),
+        (switch, {"padding": 0}, (X.astype(int) - 9,), ValueError, "X: expected tokens of 0 or more"),
+        (switch, {}, (X, X[:, 0]), ValueError, "y: expected None"),
+        (None, {}, (X,), ValueError, "y: expected labels"),
+        (None, {}, (X, np.zeros(20)), ValueError, "y: expected two classes or more"),
+        (None, {}, (X, np.zeros(19)), ValueError, "inconsistent numbers of samples"),
+        (None, {"surrogate": False}, (X, np.arange(20) % 2), ValueError, "surrogate: expected True or a module"),
+        (3, {}, (X,), TypeError, "model: expected a torch module, a function"),
+        (lambda x: x[:5, 0], {}, (X,), ValueError, r"model: expected outputs \(N,\) or \(N, m\) for N = 20"),
+        (lambda x: x[:, 0] * np.nan, {}, (X,), ValueError, "model: expected finite outputs"),
+        (switch, {"output": "probabilities"}, (X,), ValueError, r"model: expected outputs \(N, C\)"),
+        (
+            lambda x: x[:, :2],
+            {"output": "probabilities"},
+            (X,),
+            ValueError,
+            "outputs that are 0 or more and sum",
+        ),
+        (nn.Sequential(nn.Linear(6, 2), nn.Softmax(1)), {"output": "logits"}, (X,), ValueError, "no probabilities"),
+        (switch, {"output": "scores"}, (X,), ValueError, "output: expected one of"),
+        (
+            switch,
+            {"surrogate": False, "gradient_estimator": SIMPLE()},
+            (X,),
+            ValueError,
+            "expected one that needs no gradient",
+        ),
+        (switch, {"gradient_estimator": 3}, (X,), TypeError, "gradient_estimator: expected an estimator"),
+        (switch, {"num_samples": 1}, (X,), ValueError, "num_samples: expected 2 or more, as LeaveOneOut needs"),
+        (switch, {"steps": 0}, (X,), ValueError, "steps: expected 1 or more"),
+        (switch, {"learning_rate": 0}, (X,), ValueError, "learning_rate: expected a number above 0"),
+        (switch, {"regularization": -1}, (X,), ValueError, "regularization: expected a finite number of 0 or more"),
+        (switch, {"feature_groups": [[0, 1], [1]]}, (X,), ValueError, r"feature_groups\[1\]"),
+        (switch, {"baseline": [0, 1]}, (X,), ValueError, "baseline: expected numbers that broadcast"),
+        (switch, {"baseline": np.nan}, (X,), ValueError, "baseline: expected finite numbers"),
+        (switch, {"selector": nn.Linear(6, 5)}, (X,), ValueError, r"selector: expected a module with outputs \(2, 6\)"),
+        (switch, {"selector": nn.Linear(5, 6)}, (X,), ValueError, "selector: expected .* got an error"),
+        (switch, {"selector": 3}, (X,), TypeError, "selector: expected a torch module or None"),
+        (switch, {"surrogate": nn.Linear(6, 1)}, (X,), ValueError, "surrogate: expected .* got an error"),
+        (switch, {"surrogate": "yes"}, (X,), TypeError, "surrogate: expected True, False or a torch module"),
+    ],
+)
+def test_what_does_not_fit_is_said(
+    model: Any, arguments: dict[str, Any], data: tuple[Any, ...], error: type[Exception], message: str
+) -> None:
+    explainer = SubsetExplainer(model, **{"k": 2, "output": "values"} | FAST | BRIEF | arguments)
+    with pytest.raises(error, match=message):
+        explainer.fit(*data)
+
+
+def test_rows_of_another_kind_are_not_explained() -> None:
+    explainer = SubsetExplainer(switch, 2, output="values", **FAST | BRIEF).fit(X)
+    with pytest.raises(ValueError, match=r"X: expected rows of shape \(6,\), as in fit, got \(5,\)"):
+        explainer.explain(X[:, :5])
+    with pytest.raises(ValueError, match="k: expected one integer, or one for each of 20 rows"):
+        explainer.explain(X, k=[1, 2])
+    with pytest.raises(ValueError, match="k: expected 0 to 6"):
+        explainer.explain(X, k=7)
+    with pytest.raises(TypeError, match="k: expected integers"):
+        explainer.explain(X, k=1.5)
+    with pytest.raises(ValueError, match=r"mask: expected booleans \(20, 6\), got float64 \(20, 6\)"):
+        explainer.predict(X, X)
+    with pytest.raises(ValueError, match=r"mask: expected booleans \(20, 6\), got bool \(20, 5\)"):
+        explainer.fill(X, X[:, :5] > 0)
