@@ -110,7 +110,7 @@ class CoxPH:
         used = deaths > 0
         self._deaths, self._last = deaths[used], last[used]
         self._at, self._first = leaves[self._last - 1], row_start[self._last - 1]
-        self._group_of = np.cumsum(used)[span] - used[span]
+        self._group_of = (np.cumsum(used) - used)[span]
         self._until = self._ends_of_exposure(starts, stratum)
         self._strata, self._silent = len(starts), len(starts) - len(np.unique(self._first))
         self._sums = np.add.reduceat(self._scaled[had], np.r_[0, np.cumsum(self._deaths)[:-1]])
@@ -182,7 +182,8 @@ class CoxPH:
         rising = np.zeros((len(increments) + 1, *increments.shape[1:]))
         rising[:-1] = np.cumsum(increments[::-1], 0)[::-1]
         begin = self._group_of + self._event
-        return rising[begin] - rising[np.maximum(self._until, begin)]
+        total: Array = rising[begin] - rising[np.maximum(self._until, begin)]
+        return total
 
     def _relative(self, eta: Array) -> Array:
         """The exponential of the linear predictor, relative to the largest that was at risk in the stratum."""
@@ -191,10 +192,11 @@ class CoxPH:
         origin = np.full(len(eta), np.inf)
         for start, end in zip(starts, ends, strict=True):
             origin[start:end] = eta[start:end].max()
-        return np.exp(eta - origin)
+        relative: Array = np.exp(eta - origin)
+        return relative
 
     def _expected(self, coefficients: Array) -> Array:
-        """Expected numbers of events of the sorted rows: minus the derivative in the linear predictor, plus the events."""
+        """Expected numbers of events of the sorted rows."""
         eta, _, _, _, hazard, _, own, _, expected = self._solved(coefficients)
         relative = self._relative(eta)
         total = expected + relative * self._exposures(hazard)

@@ -10,9 +10,9 @@ At an event time with the risk set R, and D of its rows having the event, d of t
 | exact | `log e_d(phi_R)`, the k-subset normaliser |
 
 and with `marginal` it is `log int_0^inf prod_{i in D} (1 - exp(-t phi_i / sum_{R - D} phi)) exp(-t) dt`, the
-probability that the rows of D have their events, in some order, before any other row: in `s = log t` the integrand is log-concave
-with its mode between 0 and `log(d + 1)`, and decays so fast at both sides that the trapezoidal rule converges
-geometrically. With one event at a time all four are the same.
+probability that the rows of D have their events, in some order, before any other row: in `s = log t` the integrand is
+log-concave with its mode between 0 and `log(d + 1)`, and decays so fast at both sides that the trapezoidal rule
+converges geometrically. With one event at a time all four are the same.
 
 Rows are sorted by stratum, then by falling time, events last among equal times, so that a risk set is a slice of rows,
 of those that have entered. Sums over them are updated from time to time; where rows are left out that enter only later,
