@@ -110,7 +110,7 @@ class CoxPH:
         used = deaths > 0
         self._deaths, self._last = deaths[used], last[used]
         self._at, self._first = leaves[self._last - 1], row_start[self._last - 1]
-        self._group_of = (np.cumsum(used) - used)[span]
+        self._group_of: NDArray[np.int64] = np.subtract(np.cumsum(used), used)[span]
         self._until = self._ends_of_exposure(starts, stratum)
         self._strata, self._silent = len(starts), len(starts) - len(np.unique(self._first))
         self._sums = np.add.reduceat(self._scaled[had], np.r_[0, np.cumsum(self._deaths)[:-1]])
