@@ -52,9 +52,9 @@ class ConditionalLogit:
         >>> exposed = [1, 0, 1, 1, 0, 1, 1, 0, 0]
         >>> results = ConditionalLogit(endog, exposed, groups).fit()
         >>> results.params.round(4).to_dict()
-        {'x1': 0.8814}
+        {'x1': 1.0051}
         >>> results.predict().round(3).tolist()
-        [0.414, 0.172, 0.414, 0.773, 0.453, 0.773, 0.547, 0.227, 0.227]
+        [0.423, 0.155, 0.423, 0.789, 0.423, 0.789, 0.577, 0.211, 0.211]
     """
 
     def __init__(self, endog: Any, exog: Any, groups: Any, *, weights: Any = None, offset: Any = None) -> None:
@@ -76,7 +76,9 @@ class ConditionalLogit:
         np.minimum.at(smallest, group, weight)
         np.maximum.at(largest, group, weight)
         if (bad := smallest < largest).any():
-            raise ValueError(f"weights must be the same in all rows of a stratum, and differ in {found[bad][0]!r}")
+            raise ValueError(
+                f"weights must be the same in all rows of a stratum, and differ in {found[bad].tolist()[0]!r}"
+            )
         self.dropped_strata = int((~informative).sum())
         self.dropped_rows = int(rows[~informative].sum())
         kept = np.flatnonzero(informative[group])

@@ -141,7 +141,8 @@ def by_formula(formula: str, data: pd.DataFrame) -> tuple[pd.Series, pd.DataFram
     if not isinstance(data, pd.DataFrame):
         raise TypeError(f"data must be a pandas DataFrame, got {type(data).__name__}")
     try:
-        matrices = formulaic.model_matrix(formula, data, na_action="raise")
+        # Names that are no columns are those of whoever called `from_formula`.
+        matrices = formulaic.model_matrix(formula, data, context=2, na_action="raise")
     except ValueError as error:
         raise ValueError(f"{error}; leave rows with missing values out first (dropna)") from error
     if not hasattr(matrices, "lhs") or matrices.lhs.shape[1] != 1:

@@ -53,7 +53,7 @@ class SamplingDesign:
         >>> design.inclusion_probabilities.round(6).tolist()
         [0.8, 0.6, 0.4, 0.2]
         >>> units = design.sample(random_state=0)
-        >>> len(units), design.total([8.0, 6.0], [0, 1]).value
+        >>> len(units), round(design.total([8.0, 6.0], [0, 1]).value, 6)
         (2, 20.0)
     """
 
@@ -191,7 +191,7 @@ def pps_sample(df: pd.DataFrame, k: int, weights: Any, random_state: int | None 
     """Exactly k rows of a data frame, included with probability proportional to their weights, in their order.
 
     ``DataFrame.sample(k, weights=...)`` draws one row after the other, which includes rows of weights 4, 3, 2, 1 and
-    k = 2 with probability .716, .608, .439, .236, where .8, .6, .4, .2 is meant, and is had here.
+    k = 2 with probability .716, .608, .441, .235, where .8, .6, .4, .2 is meant, and is had here.
 
     Arguments:
         df: The rows.
