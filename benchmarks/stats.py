@@ -4,8 +4,8 @@ Usage: python benchmarks/stats.py > benchmarks/results/stats-cpu.md
 
 Each fit has a process of its own with one thread, and its processor time is taken, from data in memory to coefficients
 with standard errors; ours after a first fit of other data, which compiles the loops or loads them. A process that takes
-more than 75 seconds of it is ended. The row of real data needs the folder of data sets that KSUBSET_DATA names, R's column
-`Rscript` with the package survival. Writes docs/figures/statistics-growth.png.
+more than 75 seconds of it is ended. The row of real data needs the folder of data sets that KSUBSET_DATA names, R's
+column `Rscript` with the package survival. Writes docs/figures/statistics-growth.png.
 """
 
 import importlib.metadata
