@@ -203,8 +203,9 @@ def plot(values: list[list[float]]) -> None:
     ):
         axis.loglog(GROWTH, points, "o-", color=colour)
         axis.loglog(GROWTH, points[-1] * np.array(GROWTH) / GROWTH[-1], ":", color="grey", label="in proportion")
-        axis.set(xlabel="rows (strata of 100, half of them cases; 10 columns)", ylabel=label)
+        axis.set(xlabel="rows", ylabel=label)
         axis.legend(frameon=False)
+    figure.suptitle("strata of 100 rows, half of them cases; 10 columns", fontsize="medium")
     figure.savefig(FIGURE, dpi=130)
 
 
