@@ -4,8 +4,9 @@ Usage: python benchmarks/stats.py > benchmarks/results/stats-cpu.md
 
 Each fit has a process of its own with one thread, and its processor time is taken, from data in memory to coefficients
 with standard errors; ours after a first fit of other data, which compiles the loops or loads them. A process that takes
-more than 75 seconds of it is ended. The row of real data needs the folder of data sets that KSUBSET_DATA names, R's
-column `Rscript` with the package survival. Writes docs/figures/statistics-growth.png.
+more than 75 seconds of it is ended. The row of real data needs the folder of data sets that KSUBSET_DATA names;
+lifelines, which has Efron's approximation alone, has this row only. R's column needs `Rscript` with the package
+survival. Writes docs/figures/statistics-growth.png.
 """
 
 import importlib.metadata
@@ -228,17 +229,18 @@ def main() -> None:
     print(table(["rows", "seconds", "ns a row", "MiB beside the data", "bytes a row"], lines))
     print("\nSeconds of processor time of a fit; lifelines has Efron's approximation alone, an easier problem.\n")
     print(table(["strata x rows", "ours", "statsmodels", "SurPyval", "R", "lifelines (Efron)"], []))
-    for case, shape in [*enumerate(CASES), (-1, None)]:
+    shapes = [*enumerate(CASES)]
+    for case, shape in [*shapes[:5], (-1, None), *shapes[5:]]:
         data = made(*shape) if shape else chain()
         if data is None:
             continue
         name = "{:,} x {:,}, {} columns".format(*shape) if shape else "flchain in whole years, 4 columns"
-        tools = ("ours", *(["statsmodels"] if shape else []), "surpyval", "R", "lifelines")
+        tools = ("ours", "statsmodels" if shape else "lifelines", "surpyval", "R")
         found = {tool: fitted(tool, case, data) for tool in tools}
         right = found["ours"][1:]
         assert not isinstance(right, str)
         cells = [shown(found.get(tool, "-"), right) for tool in ("ours", "statsmodels", "surpyval", "R")]
-        easier = found["lifelines"]
+        easier = found.get("lifelines", "-")
         cells.append(easier if isinstance(easier, str) else f"{easier[0]:.3g}")
         print(f"| {' | '.join([name, *cells])} |", flush=True)
 

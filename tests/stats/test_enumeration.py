@@ -232,3 +232,13 @@ def test_predictions_and_residuals(made: dict[str, Any]) -> None:
     expected = np.exp(made["x"] @ hazards.params.to_numpy())
     np.testing.assert_allclose(hazards.predict(made["x"]), expected)
     np.testing.assert_allclose(hazards.predict(), expected * np.exp(made["offset"]))
+
+
+def test_progress_is_told(made: dict[str, Any]) -> None:
+    told: list[tuple[int, float]] = []
+    results = cox(made, "exact").fit(notify=lambda iteration, value: told.append((iteration, value)))
+    assert [iteration for iteration, _ in told] == list(range(1, results.iterations + 1))
+    assert [value for _, value in told] == sorted(value for _, value in told)
+    assert told[0][1] == results.llnull
+    assert told[-1][1] == results.llf
+    assert results.aic == 2 * COLUMNS - 2 * results.llf
