@@ -9,7 +9,7 @@ INSTALLED := $(VENV)/.installed
 $(INSTALLED): pyproject.toml constraints.txt
 	$(PYTHON) -c 'import sys; assert (3, 11) <= sys.version_info < (3, 14), "ksubset needs Python 3.11 to 3.13"'
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/pip install --quiet --constraint constraints.txt --editable '.[fast,experiments,selection,test]'
+	$(BIN)/pip install --quiet --constraint constraints.txt --editable '.[fast,experiments,selection,stats,test]'
 	touch $@
 
 test: $(INSTALLED)  ## the whole test suite, a process with one thread for each core

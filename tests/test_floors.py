@@ -24,12 +24,12 @@ ALLOWED = {
     "nn": {"numerics", "distributions", "estimators"},
     "training": {"_support", "schedules", "numerics", "distributions", "estimators", "nn"},
 }
-ALLOWED |= {room: set(ALLOWED) for room in ("selection", "lab")}
+ALLOWED |= {room: set(ALLOWED) for room in ("selection", "stats", "lab")}
 ALLOWED["applications"] = set(ALLOWED) - {"lab"}
 ALLOWED["experiments"] = set(ALLOWED) - {"lab"}
 ALLOWED["cli"] = set(ALLOWED)
 # Those that bring dependencies of their own.
-EXTRAS = {"selection", "applications", "experiments", "lab", "cli"}
+EXTRAS = {"selection", "stats", "applications", "experiments", "lab", "cli"}
 LONGEST = 400
 
 

@@ -1,0 +1,151 @@
+"""What models read from arrays, data frames and formulas, and what they refuse."""
+
+from typing import Any, NamedTuple
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+__all__ = [
+    "Columns", "by_formula", "column_of", "columns", "copies", "events", "integers", "labels", "matching_columns",
+    "numbers",
+]  # fmt: skip
+
+Array = NDArray[np.float64]
+
+
+class Columns(NamedTuple):
+    """Covariates `(n, p)`, their names, and the index of their rows."""
+
+    values: Array
+    names: list[str]
+    index: pd.Index
+
+
+def columns(exog: Any) -> Columns:
+    """Read covariates from a data frame, a series, or an array `(n, p)` or `(n)`.
+
+    Raises:
+        TypeError: Something in them is no number.
+        ValueError: The shape is another one, values are missing or infinite, or names occur twice.
+    """
+    frame = exog.to_frame() if isinstance(exog, pd.Series) else exog
+    if not isinstance(frame, pd.DataFrame):
+        array = np.asarray(frame)
+        if array.ndim not in {1, 2}:
+            raise ValueError(f"exog must have shape (rows, columns), got {array.shape}")
+        array = array.reshape(len(array), -1)
+        frame = pd.DataFrame(array, columns=[f"x{j + 1}" for j in range(array.shape[1])])
+    names = [str(name) for name in frame.columns]
+    if not names or not len(frame):
+        raise ValueError(f"exog must have at least one row and one column, got shape {frame.shape}")
+    if len(set(names)) < len(names):
+        raise ValueError(f"the columns of exog must have different names, got {names}")
+    values = [_as_floats(frame.iloc[:, j], f"exog column {name!r}") for j, name in enumerate(names)]
+    return Columns(np.stack(values, 1), names, frame.index)
+
+
+def matching_columns(exog: Any, names: list[str]) -> Columns:
+    """Read covariates of new rows; ValueError where they are not those of the model."""
+    new = columns(exog)
+    if len(new.names) != len(names) or (isinstance(exog, pd.DataFrame) and new.names != names):
+        raise ValueError(f"exog must have the columns {names}, got {new.names}")
+    return new
+
+
+def numbers(values: Any, name: str, rows: int) -> Array:
+    """Read one finite number for each row."""
+    array = _as_floats(values, name)
+    if array.shape != (rows,):
+        raise ValueError(f"{name} must have one value for each of the {rows} rows, got shape {array.shape}")
+    return array
+
+
+def _as_floats(values: Any, name: str) -> Array:
+    series = pd.Series(values) if np.ndim(values) == 1 else None
+    if series is None:
+        raise ValueError(f"{name} must have one dimension, got shape {np.shape(values)}")
+    if missing := int(series.isna().sum()):
+        raise ValueError(f"{name} has {missing} missing values; leave these rows out first (dropna)")
+    try:
+        # A string is no number, even one that looks like one.
+        if any(isinstance(value, str) for value in series.head(1)):
+            raise TypeError
+        array: Array = series.to_numpy(dtype=np.float64)
+    except (TypeError, ValueError) as error:
+        raise TypeError(f"{name} must be numeric, got {series.dtype}") from error
+    if infinite := int((~np.isfinite(array)).sum()):
+        raise ValueError(f"{name} has {infinite} infinite values")
+    return array
+
+
+def events(values: Any, name: str, rows: int) -> NDArray[np.bool_]:
+    """Read zeros and ones, or booleans, one for each row."""
+    array = numbers(values, name, rows)
+    if not ((array == 0) | (array == 1)).all():
+        other = array[(array != 0) & (array != 1)][0]
+        raise ValueError(f"{name} must be 0 or 1 (or boolean) in every row, got {other:g}")
+    positive: NDArray[np.bool_] = array == 1
+    return positive
+
+
+def labels(values: Any, name: str, rows: int) -> tuple[NDArray[np.int64], pd.Index]:
+    """Read one label of any kind for each row: its number, and the labels in the order of their first rows."""
+    if np.ndim(values) != 1 or len(values) != rows:
+        raise ValueError(f"{name} must have one label for each of the {rows} rows, got shape {np.shape(values)}")
+    series = pd.Series(values)
+    if missing := int(series.isna().sum()):
+        raise ValueError(f"{name} has {missing} missing values")
+    code, unique = pd.factorize(series)
+    return code.astype(np.int64), pd.Index(unique)
+
+
+def integers(values: Any, name: str, rows: int) -> NDArray[np.int64]:
+    """Read positive integers, one for each row; by default 1."""
+    if values is None:
+        return np.ones(rows, np.int64)
+    array = numbers(values, name, rows)
+    if not ((array >= 1) & (array == np.floor(array))).all():
+        other = array[(array < 1) | (array != np.floor(array))][0]
+        raise ValueError(f"{name} must be positive integers (how often a row was observed), got {other:g}")
+    return array.astype(np.int64)
+
+
+def copies(order: NDArray[np.int64], weights: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Rows, each as often as its weight says."""
+    return np.repeat(order, weights[order])
+
+
+def column_of(data: pd.DataFrame, column: Any, name: str) -> Any:
+    """A column of a data frame by its name, or values that are given as they are; None stays None.
+
+    Raises:
+        ValueError: The data frame has no such column.
+    """
+    if not isinstance(column, str):
+        return column
+    if column not in data.columns:
+        raise ValueError(f"{name}: the data has no column {column!r}; it has {list(map(str, data.columns))}")
+    return data[column]
+
+
+def by_formula(formula: str, data: pd.DataFrame) -> tuple[pd.Series, pd.DataFrame]:
+    """The two sides of a formula; an intercept has no meaning here, and is left out.
+
+    Raises:
+        TypeError: `data` is no data frame.
+        ValueError: The formula has not one left side, or values are missing.
+    """
+    import formulaic  # noqa: PLC0415 - half a second, and arrays do without
+
+    if not isinstance(data, pd.DataFrame):
+        raise TypeError(f"data must be a pandas DataFrame, got {type(data).__name__}")
+    try:
+        # Names that are no columns are those of whoever called `from_formula`.
+        matrices = formulaic.model_matrix(formula, data, context=2, na_action="raise")
+    except ValueError as error:
+        raise ValueError(f"{error}; leave rows with missing values out first (dropna)") from error
+    if not hasattr(matrices, "lhs") or matrices.lhs.shape[1] != 1:
+        raise ValueError(f"the formula must be 'outcome ~ covariates' with one outcome of 0 and 1, got {formula!r}")
+    left, right = pd.DataFrame(matrices.lhs), pd.DataFrame(matrices.rhs)
+    return left.iloc[:, 0], right.drop(columns="Intercept", errors="ignore")

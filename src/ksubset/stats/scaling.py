@@ -1,0 +1,38 @@
+"""Covariates on one scale, so that what is a long step or a small variance does not depend on their units."""
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = ["scaled"]
+
+Array = NDArray[np.float64]
+# Deviations from the mean of a stratum, relative to the values, that are rounding errors.
+_ROUNDING = 1e-13
+
+
+def scaled(x: Array, first: NDArray[np.int64], names: Sequence[str]) -> tuple[Array, Array]:
+    """Columns less their means in each stratum, which changes no conditional likelihood, with standard deviation 1.
+
+    Arguments:
+        x: Covariates, sorted by stratum.
+        first: The first row of each stratum.
+        names: Of the columns.
+
+    Raises:
+        ValueError: Columns are constant in each stratum.
+
+    Shapes:
+        x `(N, p)`, first `(S)` -> `(N, p)`, and what the columns were divided by, `(p)`.
+    """
+    sizes = np.diff(first, append=len(x))
+    size = np.abs(x).max(0)
+    size[size == 0] = 1.0
+    centred = x / size
+    centred -= np.repeat(np.add.reduceat(centred, first) / sizes[:, None], sizes, 0)
+    constant = [name for name, largest in zip(names, np.abs(centred).max(0), strict=True) if largest < _ROUNDING]
+    if constant:
+        raise ValueError(f"columns that are constant within every stratum: {', '.join(map(repr, constant))}")
+    deviation = np.sqrt(np.square(centred).mean(0))
+    return centred / deviation, size * deviation

@@ -1,0 +1,209 @@
+"""Bad input is named, and what only looks bad is computed."""
+
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from ksubset.stats import ConditionalLogit, CoxPH
+
+ROWS = 30
+
+
+@pytest.fixture
+def made() -> dict[str, Any]:
+    rng = np.random.default_rng(5)
+    return {
+        "y": np.tile([1, 0, 0, 1, 0], ROWS // 5),
+        "x": pd.DataFrame({"dose": rng.normal(size=ROWS), "age": rng.normal(60, 9, ROWS)}),
+        "group": np.repeat(np.arange(ROWS // 5), 5),
+        "time": rng.integers(1, 6, ROWS).astype(float),
+        "event": rng.random(ROWS) < 0.8,
+    }
+
+
+def logit(made: dict[str, Any], **changes: Any) -> ConditionalLogit:
+    made = made | changes
+    return ConditionalLogit(
+        made["y"], made["x"], made["group"], weights=made.get("weights"), offset=made.get("offset")
+    )  # fmt: skip
+
+
+def cox(made: dict[str, Any], **changes: Any) -> CoxPH:
+    made = made | changes
+    names = ("entry", "strata", "weights", "offset")
+    return CoxPH(
+        made["time"], made["event"], made["x"], made.get("ties", "exact"), **{name: made.get(name) for name in names}
+    )
+
+
+def test_strata_of_strings_in_any_order(made: dict[str, Any]) -> None:
+    expected = logit(made).fit()
+    order = np.random.default_rng(0).permutation(ROWS)
+    named = np.array([f"town {g}" for g in made["group"]])[order]
+    results = logit({"y": made["y"][order], "x": made["x"].iloc[order], "group": named}).fit()
+    np.testing.assert_allclose(results.params, expected.params, rtol=1e-10)
+    np.testing.assert_allclose(results.predict().sort_index(), expected.predict(), rtol=1e-10)
+
+
+def test_one_stratum(made: dict[str, Any]) -> None:
+    model = logit(made, group=np.zeros(ROWS))
+    assert np.isfinite(model.fit().bse).all()
+    with pytest.raises(ValueError, match="more independent units than columns, got 1 units"):
+        model.fit("robust")
+
+
+@pytest.mark.parametrize(("value", "kind"), [(0, "case"), (1, "control")])
+def test_no_or_all_cases(made: dict[str, Any], value: int, kind: str) -> None:
+    with pytest.raises(ValueError, match=f"no stratum of groups .* endog has no {kind} at all"):
+        logit(made, y=np.full(ROWS, value))
+    with pytest.raises(ValueError, match="each of the 6 is all cases or all controls"):
+        logit(made, y=(made["group"] > 2) * 1)
+
+
+def test_strata_without_choice_are_dropped_and_counted(made: dict[str, Any]) -> None:
+    y = made["y"].copy()
+    y[:5], y[5:10] = 0, 1
+    model = logit(made, y=y)
+    results = model.fit()
+    assert (model.dropped_strata, model.dropped_rows, results.nobs) == (2, 10, ROWS - 10)
+    assert "Dropped groups:" in str(results.summary())
+    assert "2 (10 rows)" in str(results.summary())
+    np.testing.assert_array_equal(results.predict()[:10], y[:10])
+    np.testing.assert_array_equal(results.residuals("pearson")[:10], 0)
+    rest = {"y": y[10:], "x": made["x"][10:], "group": made["group"][10:]}
+    np.testing.assert_allclose(results.params, logit(rest).fit().params, rtol=1e-10)
+
+
+def test_constant_columns_are_named(made: dict[str, Any]) -> None:
+    for name, values in (("site", made["group"] / 3), ("one", 1.0)):
+        with pytest.raises(ValueError, match=f"constant within every stratum: '{name}'"):
+            logit(made, x=made["x"].assign(**{name: values}))
+    with pytest.raises(ValueError, match="constant within every stratum: 'one'"):
+        cox(made, x=made["x"].assign(one=1.0))
+    # It varies, but only among rows that are never at risk with an event.
+    first = made["time"] == 1
+    late = made["x"].assign(late=np.where(first, np.arange(ROWS), 0.0))
+    with pytest.raises(ValueError, match="constant wherever an event is compared with others: 'late'"):
+        cox(made, x=late, event=made["event"] & ~first).fit()
+
+
+def test_collinear_columns_are_named(made: dict[str, Any]) -> None:
+    x = made["x"].assign(noise=np.arange(ROWS) % 7, double=lambda frame: 2 * frame["dose"] - frame["age"])
+    for model in (logit(made, x=x), cox(made, x=x)):
+        with pytest.raises(ValueError, match=r"'double' is a linear combination of 'dose', 'age'$"):
+            model.fit()
+
+
+@pytest.mark.parametrize("quasi", [False, True])
+def test_separation_is_named(made: dict[str, Any], quasi: bool) -> None:
+    exposed = made["y"] * 1.0
+    if quasi:
+        exposed[made["group"] > 2] = 0.0
+    with pytest.raises(ValueError, match=r"separation: .* infinity along .*'exposed'; leave"):
+        logit(made, x=made["x"].assign(exposed=exposed)).fit()
+
+
+@pytest.mark.parametrize("ties", ["exact", "marginal", "efron", "breslow"])
+def test_monotone_likelihood_is_named(made: dict[str, Any], ties: str) -> None:
+    spared = (np.arange(ROWS) % 4 == 0) * 1.0
+    event = made["event"] & (spared == 0)
+    with pytest.raises(ValueError, match=r"separation: .* along 'spared'"):
+        cox(made, ties=ties, event=event, x=made["x"].assign(spared=spared)).fit()
+
+
+@pytest.mark.parametrize("fit", [logit, cox])
+def test_covariates_that_are_no_numbers(made: dict[str, Any], fit: Any) -> None:
+    for value, text in ((np.inf, "'dose' has 1 infinite values"), (np.nan, "'dose' has 1 missing values")):
+        x = made["x"].copy()
+        x.iloc[3, 0] = value
+        with pytest.raises(ValueError, match=text):
+            fit(made, x=x)
+    with pytest.raises(TypeError, match="exog column 'dose' must be numeric"):
+        fit(made, x=made["x"].assign(dose="high"))
+    with pytest.raises(ValueError, match=r"exog must have shape \(rows, columns\), got \(2, 2, 2\)"):
+        fit(made, x=np.zeros((2, 2, 2)))
+    with pytest.raises(ValueError, match="different names"):
+        fit(made, x=made["x"].set_axis(["a", "a"], axis=1))
+
+
+def test_other_values_that_do_not_fit(made: dict[str, Any]) -> None:
+    missing = made["group"].astype(float)
+    missing[2] = np.nan
+    for change, text in (
+        ({"group": missing}, "groups has 1 missing values"),
+        ({"group": made["group"][1:]}, "groups must have one label for each of the 30 rows"),
+        ({"y": made["y"] * 2}, "endog must be 0 or 1 .* got 2"),
+        ({"y": made["y"][1:]}, "endog must have one value for each of the 30 rows"),
+        ({"offset": np.full(ROWS, np.inf)}, "offset has 30 infinite values"),
+        ({"weights": np.full(ROWS, -1)}, "weights must be positive integers .* got -1"),
+        ({"weights": np.full(ROWS, 0.5)}, "weights must be positive integers .* got 0.5"),
+        ({"weights": 1 + np.arange(ROWS)}, "weights must be the same in all rows of a stratum, and differ in 0"),
+    ):
+        with pytest.raises(ValueError, match=text):
+            logit(made, **change)
+    for change, text in (
+        ({"weights": np.full(ROWS, -2)}, "weights must be positive integers .* got -2"),
+        ({"entry": made["time"]}, "entry must be before time in every row"),
+        ({"event": np.zeros(ROWS)}, "no row has an event"),
+        ({"time": np.full(ROWS, np.nan)}, "time has 30 missing values"),
+        ({"ties": "discrete"}, "ties must be one of .* got 'discrete'"),
+    ):
+        with pytest.raises(ValueError, match=text):
+            cox(made, **change)
+
+
+def test_arguments_of_fit_and_predict(made: dict[str, Any]) -> None:
+    model = logit(made)
+    with pytest.raises(ValueError, match="covariance must be"):
+        model.fit("HC3")  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="clusters must be given"):
+        model.fit("clustered")
+    with pytest.raises(ValueError, match="clusters must be the same in all rows of a stratum"):
+        model.fit("clustered", np.arange(ROWS))
+    with pytest.raises(ValueError, match="not defined with ties='exact'"):
+        cox(made).fit("robust")
+    results = model.fit()
+    with pytest.raises(ValueError, match=r"columns \['dose', 'age'\], got \['age'\]"):
+        results.predict(made["x"][["age"]], made["group"])
+    with pytest.raises(ValueError, match="cases must be an integer between 0 and the smallest stratum's 5 rows"):
+        results.predict(made["x"], made["group"], cases=6)
+    with pytest.raises(ValueError, match="groups must be given with exog"):
+        results.predict(made["x"])
+    with pytest.raises(ValueError, match="alpha"):
+        results.conf_int(1.5)
+
+
+def test_formulas(made: dict[str, Any]) -> None:
+    data = made["x"].assign(y=made["y"], g=made["group"], time=made["time"], event=made["event"])
+    results = ConditionalLogit.from_formula("y ~ dose + age", "g", data).fit()
+    np.testing.assert_allclose(results.params, logit(made).fit().params, rtol=1e-10)
+    with pytest.raises(ValueError, match="groups: the data has no column 'h'"):
+        ConditionalLogit.from_formula("y ~ dose", "h", data)
+    with pytest.raises(ValueError, match="one outcome of 0 and 1"):
+        ConditionalLogit.from_formula("~ dose", "g", data)
+    data.loc[4, "dose"] = np.nan
+    with pytest.raises(ValueError, match=r"`dose` contains null values .* \(dropna\)"):
+        CoxPH.from_formula("time ~ dose", "event", data)
+    with pytest.raises(TypeError, match="data must be a pandas DataFrame"):
+        ConditionalLogit.from_formula("y ~ dose", "g", {"y": [1]})  # type: ignore[arg-type]
+
+
+def test_half_of_two_hundred_thousand() -> None:
+    rng = np.random.default_rng(0)
+    n = 200_000
+    x = rng.normal(size=(n, 2))
+    y = np.zeros(n)
+    y[np.argsort(x @ [0.5, -0.25] + rng.logistic(size=n))[n // 2 :]] = 1
+    results = ConditionalLogit(y, x, np.zeros(n)).fit()
+    # Five standard errors: one false alarm in a million.
+    assert (np.abs(results.params - [0.5, -0.25]) < 5 * results.bse).all()
+    assert results.predict().sum() == pytest.approx(n // 2, rel=1e-10)
+
+
+@pytest.mark.parametrize("scale", [1e-100, 1e100])
+def test_units_do_not_matter(made: dict[str, Any], scale: float) -> None:
+    expected = logit(made).fit()
+    results = logit(made, x=made["x"] * scale).fit()
+    np.testing.assert_allclose(results.params * scale, expected.params, rtol=1e-9)

@@ -1,0 +1,114 @@
+import itertools
+
+import numpy as np
+import pandas as pd
+import pytest
+from oracle import z_limit
+
+from ksubset.stats import SamplingDesign, pps_sample
+
+PI = [0.07, 0.17, 0.41, 0.61, 0.83, 0.91]
+
+
+def enumerated(design: SamplingDesign) -> tuple[np.ndarray, np.ndarray]:
+    """All samples and their probabilities."""
+    logits = design._distribution.logits.numpy()
+    samples = np.array(list(itertools.combinations(range(len(logits)), design.k)))
+    chance = np.exp(logits[samples].sum(1))
+    return samples, chance / chance.sum()
+
+
+def test_second_order_inclusion_probabilities() -> None:
+    design = SamplingDesign(PI)
+    joint = design.joint_inclusion_probabilities()
+    expected = [0.02147743, 0.14068554, 0.46912417, 0.74606802]
+    np.testing.assert_allclose([joint[0, 3], joint[2, 3], joint[3, 4], joint[4, 5]], expected, rtol=0, atol=5.5e-9)
+    samples, chance = enumerated(design)
+    hot = np.zeros((len(samples), 6))
+    np.put_along_axis(hot, samples, 1.0, 1)
+    np.testing.assert_allclose(joint, (hot.T * chance) @ hot, rtol=1e-10)
+    np.testing.assert_allclose(np.diag(joint), PI, rtol=1e-9)
+    np.testing.assert_array_equal(design.joint_inclusion_probabilities([4, 1]), joint[np.ix_([4, 1], [4, 1])])
+
+
+def test_samples_have_the_inclusion_probabilities() -> None:
+    design = SamplingDesign(PI)
+    number = 4000
+    counts = np.zeros(6)
+    for seed in range(number):
+        units = design.sample(seed)
+        assert len(units) == 3
+        assert (np.diff(units) > 0).all()
+        counts[units] += 1
+    z = (counts / number - PI) / np.sqrt(np.array(PI) * (1 - np.array(PI)) / number)
+    assert np.abs(z).max() < z_limit(6)
+
+
+def test_estimates_are_unbiased() -> None:
+    design = SamplingDesign(PI)
+    y = np.array([3.0, 1, 4, 1, 5, 9])
+    samples, chance = enumerated(design)
+    estimates = [design.total(y[sample], sample) for sample in samples]
+    value, variance = (np.array([getattr(e, name) for e in estimates]) for name in ("value", "variance"))
+    assert chance @ value == pytest.approx(y.sum(), rel=1e-9)
+    assert chance @ variance == pytest.approx(chance @ (value - y.sum()) ** 2, rel=1e-9)
+    mean = design.mean(y[samples[0]], samples[0])
+    assert mean.value == pytest.approx(estimates[0].value / 6)
+    assert mean.standard_error == pytest.approx(np.sqrt(estimates[0].variance) / 6)
+
+
+def test_units_that_must_be_taken() -> None:
+    design = SamplingDesign.from_sizes([100, 5, 3, 2, 0, 0], 3)
+    np.testing.assert_allclose(design.inclusion_probabilities, [1, 1, 0.6, 0.4, 0, 0], atol=1e-12)
+    assert design.certain.tolist() == [0, 1]
+    assert all(set(design.sample(seed)) in ({0, 1, 2}, {0, 1, 3}) for seed in range(20))
+    assert SamplingDesign.from_sizes([3, 2, 1, 0], 3).sample(0).tolist() == [0, 1, 2]
+    assert SamplingDesign.from_sizes([1.0] * 7, 7).certain.tolist() == list(range(7))
+    # In proportion to size, the estimate of the total of the sizes is always right.
+    x = np.random.default_rng(0).lognormal(size=3000)
+    design = SamplingDesign.from_sizes(x, 40)
+    units = design.sample(1)
+    assert design.total(x[units], units).value == pytest.approx(x.sum(), rel=1e-9)
+    assert design.total(x[units], units).standard_error < 1e-6 * x.sum()
+
+
+def test_rows_of_a_data_frame() -> None:
+    towns = pd.DataFrame({"name": list("abcd"), "people": [4, 3, 2, 1]}, index=[7, 5, 3, 1])
+    design = SamplingDesign.from_sizes(towns["people"], 2)
+    np.testing.assert_allclose(design.inclusion_probabilities, [0.8, 0.6, 0.4, 0.2], rtol=1e-10)
+    drawn = pps_sample(towns, 2, "people", random_state=3)
+    assert drawn.index.tolist() == towns.index[design.sample(3)].tolist()
+    assert drawn.equals(pps_sample(towns, 2, [4, 3, 2, 1], random_state=3))
+    # One after the other, as DataFrame.sample draws.
+    p = np.array([0.4, 0.3, 0.2, 0.1])
+    one_by_one = p + [sum(p[j] * p[i] / (1 - p[j]) for j in range(4) if j != i) for i in range(4)]
+    np.testing.assert_allclose(one_by_one, [0.716, 0.608, 0.441, 0.235], atol=5.1e-4)
+
+
+def test_what_is_no_design() -> None:
+    for sizes, k, text in (
+        ([1, -2, 3], 1, "sizes must not be negative, got -2"),
+        ([1, 0, 3], 3, "units of positive size, 2, got 3"),
+        ([1, 2, 3], 0, "k must be between 1"),
+        ([1, np.nan, 3], 1, "sizes has 1 missing values"),
+        ([1, np.inf, 3], 1, "sizes has 1 infinite values"),
+    ):
+        with pytest.raises(ValueError, match=text):
+            SamplingDesign.from_sizes(sizes, k)
+    with pytest.raises(TypeError, match="k must be an integer"):
+        SamplingDesign.from_sizes([1, 2], 1.5)  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="integer"):
+        SamplingDesign([0.5, 0.6])
+    with pytest.raises(ValueError, match="at least 1, got 0"):
+        SamplingDesign([0.0, 0.0])
+    design = SamplingDesign([0.0, 1.0, 0.5, 0.5])
+    with pytest.raises(ValueError, match="unit 0 has inclusion probability 0"):
+        design.total([1.0, 2.0], [0, 1])
+    with pytest.raises(ValueError, match="a sample of 2 different units"):
+        design.total([1.0, 2.0], [1, 1])
+    with pytest.raises(ValueError, match="between 0 and 3"):
+        design.joint_inclusion_probabilities([4])
+    with pytest.raises(TypeError, match="units must be integers"):
+        design.total([1.0, 2.0], [0.5, 1])
+    with pytest.raises(TypeError, match="df must be a pandas DataFrame"):
+        pps_sample([1, 2], 1, [1, 1])  # type: ignore[arg-type]
