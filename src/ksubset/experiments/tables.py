@@ -44,7 +44,7 @@ def results(records: Iterable[Record]) -> str:
     for task, members in group(others, lambda record: record.config.task).items():
         sections.append(
             f"{members[0].labels['task']}: test set, mean ± two standard deviations over the seeds; best mean bold, "
-            "second underlined. The settings of each method were chosen on validation data."
+            "second underlined."
         )
         sections += [_block(runs, []) for runs in _by_protocol(members).values()]
         sections.append(_elsewhere(task))

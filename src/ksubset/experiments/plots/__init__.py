@@ -47,7 +47,7 @@ def plot(records: Iterable[Record], folder: str | os.PathLike[str]) -> list[Path
     figures |= quality.draw(records) | studies.draw(newest)
     paths = []
     for stem, figure in figures.items():
-        path = folder / f"{stem}.png"
+        path = folder / f"{stem.replace(' ', '-')}.png"
         figure.savefig(path, dpi=_DPI)
         paths.append(path)
     return paths
