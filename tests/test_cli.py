@@ -17,7 +17,7 @@ import ksubset
 from ksubset import cli
 from ksubset.experiments import protocols, records
 from ksubset.experiments.config import RunConfig
-from ksubset.experiments.training import Training
+from ksubset.experiments.tasks import Classification
 from ksubset.training import load
 
 QUICK = ["--epochs", "1", "--batch-size", "600"]
@@ -134,7 +134,10 @@ def test_a_protocol_gives_what_the_command_line_does_not(tmp_path: Path, monkeyp
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--dataset", "cifar"], "error: dataset: expected one of digits, mnist, fashion-mnist, kmnist, got 'cifar'"),
+        (
+            ["--dataset", "cifar"],
+            "error: dataset: expected one of digits, mnist, fashion-mnist, kmnist for classification, got 'cifar'",
+        ),
         (
             ["--method", "magic"],
             "error: method: expected one of gs, stgs, sfess, sfess-v, simple, imle, ncpss, hybrid, got 'magic'",
@@ -165,14 +168,14 @@ def test_a_folder_that_cannot_be_written(tmp_path: Path) -> None:
 
 @pytest.mark.usefixtures("interruptible")
 def test_ctrl_c_ends_the_sweep(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    evaluate = Training.evaluate
+    evaluate = Classification.evaluate
 
     def interrupted(self: Any, *data: Any) -> dict[str, float]:
         signal.raise_signal(signal.SIGINT)
-        monkeypatch.setattr(Training, "evaluate", evaluate)
+        monkeypatch.setattr(Classification, "evaluate", evaluate)
         return evaluate(self, *data)
 
-    monkeypatch.setattr(Training, "evaluate", interrupted)
+    monkeypatch.setattr(Classification, "evaluate", interrupted)
     options = ["sweep", "--epochs", "3", "--batch-size", "600", "--seed", "0", "--seed", "1", "--out", tmp_path]
     assert invoke(*options).exit_code == 130
     (record,) = records.read(tmp_path)
