@@ -15,7 +15,7 @@ from ksubset.experiments.plots import style
 from ksubset.experiments.tasks import Metric, Task
 from ksubset.experiments.tasks.base import Add, Part
 from ksubset.nn import SubsetHead
-from ksubset.training import Batch
+from ksubset.training import Batch, JointTraining
 
 SETTINGS = {"epochs": 4, "batch_size": 64, "selector_lr": 0.05, "network_lr": 0.05}
 
@@ -48,7 +48,7 @@ class Pointer(Task):
     def load(cls, name: str) -> Tensor:
         return torch.randn(1024, 6, generator=torch.Generator().manual_seed(0))
 
-    def batch(self, rows: Tensor, size: int, add: Add) -> Batch:
+    def batch(self, rows: Tensor, joint: JointTraining, add: Add) -> Batch:
         x, right = self.x[rows], self.right[rows, None]
         y = x.gather(1, right).squeeze(1)
 

@@ -47,11 +47,10 @@ class Training:
                 sums[name] = sums[name] + value if name in sums else value
 
         order = torch.randperm(self.task.num_examples, generator=self.joint.generator)
-        size = self.joint.size_at(self.joint.round)
         for rows in order.split(config.batch_size):
             if interrupted():
                 return None
-            self.joint.step(self.task.batch(rows, size, add))
+            self.joint.step(self.task.batch(rows, self.joint, add))
         try:
             self.joint.mean_loss()  # once an epoch, as reading a number off a GPU waits for it
         except FloatingPointError as error:

@@ -169,6 +169,11 @@ class JointTraining:
         return self.steps // self.plan.steps_per_round
 
     @property
+    def num_steps(self) -> int:
+        """Number of steps of the whole training."""
+        return self.plan.rounds * self.plan.steps_per_round
+
+    @property
     def is_tuning(self) -> bool:
         """Whether the next step is of the second phase."""
         return self.round >= self.selecting
@@ -188,6 +193,27 @@ class JointTraining:
         while self.round < self.plan.rounds:
             self.step(draw())
             yield self.steps
+
+    def reports(self, draw: Callable[[], Batch], number: int) -> Iterator[tuple[int, float]]:
+        """As `run`, but gives some steps alone, the last among them, each with the mean loss since the one before.
+
+        Arguments:
+            draw: Gives the next batch.
+            number: How many, about.
+
+        Raises:
+            FloatingPointError: The training diverges.
+        """
+        every = max(1, self.num_steps // number)
+        for step in self.run(draw):
+            if step % every == 0 or step == self.num_steps:
+                try:
+                    loss = self.mean_loss()
+                except FloatingPointError as error:
+                    rates = (settings["lr"] for settings in (self.plan.selector, self.plan.network) if "lr" in settings)
+                    largest = max(rates, default=None)
+                    raise FloatingPointError(f"{error}; try a smaller learning_rate than {largest}") from error
+                yield step, loss
 
     def step(self, batch: Batch) -> None:
         """Make a step."""

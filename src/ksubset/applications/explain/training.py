@@ -15,7 +15,7 @@ from ksubset.estimators import Estimator, LeaveOneOut
 from ksubset.nn import FeatureGate, SubsetHead
 from ksubset.training import Batch, JointTraining, Plan
 
-__all__ = ["Answer", "Examples", "Recipe", "RowHead", "Training", "random_subsets"]
+__all__ = ["Answer", "Examples", "Recipe", "RowHead", "Training", "random_subsets", "spread"]
 
 
 # Of the weight of the squared logits, what is left at the end.
@@ -32,8 +32,6 @@ class RowHead(SubsetHead):
         rows `(B, ...)`, available `(B, n)`, boolean -> `KSubset` with logits `(B, n)`.
     """
 
-    _last: tuple[Tensor, Tensor] | None = None
-
     def forward(self, *inputs: Tensor) -> KSubset:
         rows, available = inputs
         logits = self.score(rows)
@@ -41,7 +39,6 @@ class RowHead(SubsetHead):
             raise ValueError(
                 f"selector: expected logits {tuple(available.shape)}, one for each item, got {tuple(logits.shape)}"
             )
-        self._last = logits, available
         return self.distribution(logits, available, self.k, self.validate_args)
 
     @staticmethod
@@ -53,18 +50,14 @@ class RowHead(SubsetHead):
         logits = torch.where(available, logits, -math.inf)
         return KSubset(k if same else sizes, logits, validate_args=validate_args)
 
-    def __getstate__(self) -> dict[str, Any]:
-        # What hangs on a graph can be neither copied nor pickled.
-        return self.__dict__ | {"_last": None}
 
-    def spread(self) -> Tensor:
-        """Of the logits of the last call, the sum of squares less their mean over the items that a row has, `(B)`."""
-        assert self._last is not None
-        logits, available = self._last
-        there = torch.where(available, logits, 0.0)
-        mean = there.sum(-1, keepdim=True) / available.sum(-1, keepdim=True).clamp(min=1)
-        result: Tensor = torch.where(available, there - mean, 0.0).square().sum(-1)
-        return result
+def spread(dist: Any) -> Tensor:
+    """Sum of squares of the logits less their mean, over the items that a row has: logits `(B, n)` -> `(B)`."""
+    available = dist.logits.isfinite()
+    logits = torch.where(available, dist.logits, 0.0)
+    mean = logits.sum(-1, keepdim=True) / available.sum(-1, keepdim=True).clamp(min=1)
+    squares: Tensor = torch.where(available, logits - mean, 0.0).square().sum(-1)
+    return squares
 
 
 @dataclass(frozen=True)
@@ -191,17 +184,14 @@ class Training:
             FloatingPointError: A training diverges.
         """
         for name, joint in self.stages.items():
-            steps = joint.plan.rounds
-            every = max(1, steps // _REPORTS)
             if name == "selector" and self._surrogate is not None:
                 self._surrogate.eval().requires_grad_(requires_grad=False)
-            for step in joint.run(self._surrogate_batch if name == "surrogate" else self._selector_batch):
-                if step % every == 0 or step == steps:
-                    loss = joint.mean_loss()
-                    if name == "selector":
-                        self.history["step"].append(step)
-                        self.history["loss"].append(loss)
-                    yield f"{name}: step {step} of {steps}, loss {loss:.4g}"
+            draw = self._surrogate_batch if name == "surrogate" else self._selector_batch
+            for step, loss in joint.reports(draw, _REPORTS):
+                if name == "selector":
+                    self.history["step"].append(step)
+                    self.history["loss"].append(loss)
+                yield f"{name}: step {step} of {joint.num_steps}, loss {loss:.4g}"
 
     def _some(self, joint: JointTraining) -> Examples:
         return self._examples[torch.randint(len(self._examples), (self._recipe.batch_size,), generator=joint.generator)]
@@ -215,15 +205,13 @@ class Training:
     def _selector_batch(self) -> Batch:
         joint = self.stages["selector"]
         some = self._some(joint)
-        weight = self._recipe.regularization * _LEFT ** (joint.steps / self._recipe.steps)
+        weight = self._recipe.regularization * _LEFT ** (joint.steps / joint.num_steps)
 
         def losses(subsets: Tensor) -> Tensor:
             with torch.set_grad_enabled(self._differentiate):
-                found = distance(self._answer(subsets, some), some.wanted, self._scale)
-            result: Tensor = found + weight * self._head.spread()
-            return result
+                return distance(self._answer(subsets, some), some.wanted, self._scale)
 
-        return Batch(losses, inputs=(some.seen, some.available))
+        return Batch(losses, inputs=(some.seen, some.available), penalty=lambda dist: weight * spread(dist))
 
     def identity(self, **values: Any) -> dict[str, str]:
         """What the trainings depend on, as named digests: call it before the first step."""

@@ -121,19 +121,10 @@ class Training:
         Raises:
             FloatingPointError: The training diverges.
         """
-        steps = self.recipe.steps
-        every = max(1, steps // _REPORTS)
-        for step in self.joint.run(self._batch):
-            if step % every == 0 or step == steps:
-                try:
-                    loss = self.joint.mean_loss()
-                except FloatingPointError as error:
-                    raise FloatingPointError(
-                        f"{error}; try a smaller learning_rate than {self.recipe.learning_rate}"
-                    ) from error
-                self.history["step"].append(step)
-                self.history["loss"].append(loss)
-                yield step, loss
+        for step, loss in self.joint.reports(self._batch, _REPORTS):
+            self.history["step"].append(step)
+            self.history["loss"].append(loss)
+            yield step, loss
 
     def _batch(self) -> Batch:
         chosen = torch.randperm(len(self._rows), generator=self.joint.generator)[: self._size].to(self._rows.device)

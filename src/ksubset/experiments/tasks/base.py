@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from ksubset.experiments.config import RunConfig
-from ksubset.training import Batch
+from ksubset.training import Batch, JointTraining
 
 __all__ = ["Add", "DataSet", "Metric", "Part", "Task"]
 
@@ -106,12 +106,12 @@ class Task(abc.ABC):
         """
 
     @abc.abstractmethod
-    def batch(self, rows: Tensor, size: int, add: Add) -> Batch:
+    def batch(self, rows: Tensor, joint: JointTraining, add: Add) -> Batch:
         """A step's batch.
 
         Arguments:
             rows: indices of training examples `(B,)`, on the CPU.
-            size: of the subsets.
+            joint: the training, for the step that it is at and the present size of the subsets.
             add: to be called by the losses with sums over the examples, scalar tensors on the device, from which
                 :meth:`metrics` follow; ``loss`` and ``losses``, the sum and the number of all losses, among them.
         """

@@ -18,10 +18,10 @@ from ksubset.applications.explain import (
 )  # fmt: skip
 from ksubset.applications.explain.inputs import Inputs
 from ksubset.applications.explain.networks import Scorer
-from ksubset.applications.explain.training import RowHead
+from ksubset.applications.explain.training import RowHead, spread
 from ksubset.experiments.config import RunConfig
 from ksubset.experiments.tasks.base import Add, Metric, Part, Task
-from ksubset.training import Batch
+from ksubset.training import Batch, JointTraining
 
 __all__ = ["Explain"]
 
@@ -39,21 +39,6 @@ class ColumnSet:
     n: int
     k: int
     items: str = "columns"
-
-
-class _Head(RowHead):
-    """Counts its calls in training, on which the weight of the squared logits depends."""
-
-    calls: Tensor
-
-    def __init__(self, k: int, score: nn.Module) -> None:
-        super().__init__(k, score, validate_args=False)
-        self.register_buffer("calls", torch.tensor(0))
-
-    def forward(self, *inputs: Tensor) -> Any:
-        if self.training:
-            self.calls += 1
-        return super().forward(*inputs)
 
 
 class Explain(Task):
@@ -88,16 +73,15 @@ class Explain(Task):
         self._x = self._inputs.seen(train.x).to(device)
         self._y = torch.from_numpy(train.y).to(device)
         self.num_examples, n = train.x.shape
-        self.selector: _Head = _Head(self.k, Scorer(n, n)).to(device)
+        self.selector = RowHead(self.k, Scorer(n, n), validate_args=False).to(device)
         self.network = nn.Module()
-        self._steps = config.epochs * -(-self.num_examples // config.batch_size)
 
     @classmethod
     def load(cls, name: str) -> str:
         cls.data_set(name)
         return name
 
-    def batch(self, rows: Tensor, size: int, add: Add) -> Batch:
+    def batch(self, rows: Tensor, joint: JointTraining, add: Add) -> Batch:
         rows = rows.to(self.device)
         x, y = self._x[rows], self._y[rows]
 
@@ -106,11 +90,12 @@ class Explain(Task):
             found = nn.functional.nll_loss(answers, y.expand(z.shape[:2]).flatten(), reduction="none").view(z.shape[:2])
             with torch.no_grad():
                 add({"loss": found.sum(), "losses": torch.tensor(found.numel())})
-            weight = _FIRST * (_LAST / _FIRST) ** (float(self.selector.calls) / self._steps)
-            regularized: Tensor = found + weight * self.selector.spread()
-            return regularized
+            return found
 
-        return Batch(losses, inputs=(x, torch.ones_like(x, dtype=torch.bool)))
+        weight = _FIRST * (_LAST / _FIRST) ** (joint.steps / joint.num_steps)
+        return Batch(
+            losses, inputs=(x, torch.ones_like(x, dtype=torch.bool)), penalty=lambda dist: weight * spread(dist)
+        )
 
     def metrics(self, statistics: Mapping[str, Tensor]) -> dict[str, float]:
         return {}

@@ -13,7 +13,7 @@ from ksubset.experiments import datasets
 from ksubset.experiments.config import RunConfig
 from ksubset.experiments.datasets import DataSplit
 from ksubset.experiments.tasks.base import Add, Metric, Part, Task
-from ksubset.training import Batch
+from ksubset.training import Batch, JointTraining
 
 __all__ = ["Neighbours"]
 
@@ -72,9 +72,9 @@ class Neighbours(Task):
     def load(cls, name: str) -> DataSplit:
         return datasets.load(name)
 
-    def batch(self, rows: Tensor, size: int, add: Add) -> Batch:
+    def batch(self, rows: Tensor, joint: JointTraining, add: Add) -> Batch:
         rows = rows.to(self.device)
-        labels, members = self._labels[rows], self._members[rows]
+        labels, members, size = self._labels[rows], self._members[rows], joint.size_at(joint.round)
 
         def losses(z: Tensor) -> Tensor:
             shares = self._neighbours.class_shares(z, members, size)

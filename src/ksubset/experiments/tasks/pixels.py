@@ -11,7 +11,7 @@ from ksubset.experiments.config import RunConfig
 from ksubset.experiments.datasets import DataSplit
 from ksubset.experiments.tasks.base import Add, Part, Task
 from ksubset.nn import FeatureGate
-from ksubset.training import Batch
+from ksubset.training import Batch, JointTraining
 
 __all__ = ["PixelNetwork", "PixelTask", "SelectLinear", "mixed_precision"]
 
@@ -122,10 +122,10 @@ class PixelTask(Task):
         """The images `(S, B, n)` in [0, 1] that an output stands for; None where the task makes none."""
         return None
 
-    def batch(self, rows: Tensor, size: int, add: Add) -> Batch:
+    def batch(self, rows: Tensor, joint: JointTraining, add: Add) -> Batch:
         rows = rows.to(self.device)
         x, y = (part[rows] for part in self.train)
-        shared = self.config.subsets_per == "batch"
+        shared, size = self.config.subsets_per == "batch", joint.size_at(joint.round)
 
         def losses(z: Tensor) -> Tensor:
             """Loss `(S,)` of subsets `(S, n)` shared by the batch, or `(S, B)` of subsets `(S, B, n)`."""

@@ -13,7 +13,7 @@ from ksubset.distributions import SubsetDistribution
 from ksubset.experiments import datasets
 from ksubset.experiments.config import RunConfig
 from ksubset.experiments.tasks.base import Add, Metric, Part, Task
-from ksubset.training import Batch
+from ksubset.training import Batch, JointTraining
 
 __all__ = ["Autoencoder"]
 
@@ -88,7 +88,7 @@ class Autoencoder(Task):
         images = split.train_images, split.validation_images, split.test_images
         return _Split(*(known.prepare(part, seed) for seed, part in enumerate(images)))
 
-    def batch(self, rows: Tensor, size: int, add: Add) -> Batch:
+    def batch(self, rows: Tensor, joint: JointTraining, add: Add) -> Batch:
         batch = self.model.batch(self.data.train[rows.to(self.device)])
 
         def losses(code: Tensor) -> Tensor:

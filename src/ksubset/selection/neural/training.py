@@ -155,20 +155,11 @@ class Training:
         Raises:
             FloatingPointError: The training diverges.
         """
-        steps = self.recipe.steps
-        every = max(1, steps // _REPORTS)
-        for step in self.joint.run(self._batch):
-            if step % every == 0 or step == steps:
-                try:
-                    loss = self.joint.mean_loss()
-                except FloatingPointError as error:
-                    raise FloatingPointError(
-                        f"{error}; try a smaller learning_rate than {self.recipe.learning_rate}"
-                    ) from error
-                size = self.joint.size_at(step - 1) + len(self.space.always)
-                for name, value in {"step": step, "loss": loss, "subset_size": size}.items():
-                    self.history[name].append(value)
-                yield TrainingProgress(step, steps, size, loss, self.support())
+        for step, loss in self.joint.reports(self._batch, _REPORTS):
+            size = self.joint.size_at(step - 1) + len(self.space.always)
+            for name, value in {"step": step, "loss": loss, "subset_size": size}.items():
+                self.history[name].append(value)
+            yield TrainingProgress(step, self.recipe.steps, size, loss, self.support())
 
     def _batch(self) -> Batch:
         rows = self._batches.draw(self.joint.generator)
