@@ -48,6 +48,25 @@ def test_a_toy_application_learns(device: torch.device) -> None:
     assert (training.selector(X.to(device)).mode.cpu().argmax(-1) == RIGHT).float().mean() > 0.95
 
 
+def test_reports_are_the_mean_losses_of_a_run() -> None:
+    with seeded(0):
+        training, draw = start(rounds=50, steps_per_round=2)
+        every = [training.mean_loss() for _ in training.run(draw)]
+    with seeded(0):
+        training, draw = start(rounds=50, steps_per_round=2)
+        reports = list(training.reports(draw, 3))
+    assert training.num_steps == 100
+    assert [step for step, _ in reports] == [33, 66, 99, 100]
+    for (step, loss), first in zip(reports, (0, 33, 66, 99), strict=True):
+        assert loss == pytest.approx(sum(every[first:step]) / (step - first), rel=1e-5)
+
+
+def test_a_report_of_a_divergence_names_the_rate() -> None:
+    training, draw = start(rounds=5, selector={"lr": 1e30})
+    with pytest.raises(FloatingPointError, match=r"diverged .*; try a smaller learning_rate than 1e\+30"):
+        list(training.reports(draw, 5))
+
+
 class Stateful(LeaveOneOut):
     """Its samples depend on how often it was asked."""
 
