@@ -62,7 +62,7 @@ def test_reports_are_the_mean_losses_of_a_run() -> None:
 
 
 def test_a_report_of_a_divergence_names_the_rate() -> None:
-    training, draw = start(rounds=5, selector={"lr": 1e30})
+    training, draw = start(rounds=5, network={"lr": 1e30})
     with pytest.raises(FloatingPointError, match=r"diverged .*; try a smaller learning_rate than 1e\+30"):
         list(training.reports(draw, 5))
 
