@@ -112,3 +112,19 @@ def test_what_is_no_design() -> None:
         design.total([1.0, 2.0], [0.5, 1])
     with pytest.raises(TypeError, match="df must be a pandas DataFrame"):
         pps_sample([1, 2], 1, [1, 1])  # type: ignore[arg-type]
+
+
+def test_rare_pairs_have_all_digits() -> None:
+    design = SamplingDesign.from_sizes([1e-20, 3e-25, 1.0, 2.0, 2.0, 1.5], 3)
+    logits = design._distribution.logits
+    exact = np.zeros((6, 6))
+    for members in itertools.combinations(range(6), 3):
+        weight = float(logits[list(members)].sum().exp())
+        exact[np.ix_(members, members)] += weight
+    exact /= exact.trace() / 3
+    joint = design.joint_inclusion_probabilities()
+    assert 0 < joint[0, 1] < 1e-40
+    np.testing.assert_allclose(joint, exact, rtol=1e-7)
+    np.testing.assert_allclose(
+        design.joint_inclusion_probabilities([1, 4, 0]), exact[np.ix_([1, 4, 0], [1, 4, 0])], rtol=1e-7
+    )

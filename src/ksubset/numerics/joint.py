@@ -10,10 +10,14 @@ from ksubset.numerics.covariance import covariance_product_of, pair_moments_of
 from ksubset.numerics.moments import attach, moments
 from ksubset.numerics.quadrature import Solution, solve
 
-__all__ = ["covariance", "covariance_product", "covariance_product_from", "joint_inclusion_probabilities"]
+__all__ = [
+    "covariance", "covariance_product", "covariance_product_from", "joint_inclusion_probabilities", "joint_of_items",
+]  # fmt: skip
 
 # Entries of a block of conditional distributions in float64: bounds the working memory to a few times 8 MiB.
 _BLOCK = 2**20
+# Of the probability of a pair: above it, an error of 1e-16 leaves eight digits.
+_RARE = 1e-8
 
 
 def covariance_product(logits: Tensor, k: int | Tensor, vector: Tensor) -> Tensor:
@@ -54,19 +58,45 @@ def joint_inclusion_probabilities(logits: Tensor, k: int | Tensor) -> Tensor:
         logits `(*B, n)`, k `()` or `(*B)` -> `(*B, n, n)`.
     """
     logits, k = _checked(logits, k)
+    joint = _rows(logits, k, torch.arange(logits.shape[-1], device=logits.device))
+    return ((joint + joint.mT) / 2).to(logits.dtype)
+
+
+def joint_of_items(logits: Tensor, k: int, items: Tensor) -> Tensor:
+    """The same for m items of a single row, in O(n + m^2), and in O(n) more for each item that has a rare partner.
+
+    Shapes:
+        logits `(n)`, items `(m)`, integers -> `(m, m)`, float64.
+    """
+    s = solve(logits, k, k).completed()
+    tilted, flip = s.tilted[items], s.flip_probability[items]
+    chosen = (tilted > 0).double()
+    sign = 1 - 2 * chosen
+    change = sign * flip
+    joint = sign[:, None] * sign * pair_moments_of(logits.double()[items], tilted, *s.rule)
+    joint = joint + chosen[:, None] * chosen + chosen[:, None] * change + chosen * change[:, None]
+    same = items[:, None] == items
+    joint = torch.where(same, attach(s, logits).mean[items], joint)
+    rare = (joint < _RARE).any(-1)
+    if rare.any():
+        rows = _rows(logits, k, items[rare])[:, items]
+        joint[rare], joint[:, rare] = rows, rows.mT
+    return joint
+
+
+def _rows(logits: Tensor, k: int | Tensor, items: Tensor) -> Tensor:
+    """Joint inclusion probabilities of some items with all: logits `(*B, n)`, items `(m)` -> `(*B, m, n)`, float64."""
     m = moments(logits, k)
-    n = logits.shape[-1]
     open_items = m.tilted.isfinite()
     wide = logits.double()
     sizes = k[..., None] if isinstance(k, Tensor) else k
     rows = []
-    item = torch.arange(n, device=logits.device)
-    for some in item.split(max(1, _BLOCK // max(1, logits.numel()))):
+    item = torch.arange(logits.shape[-1], device=logits.device)
+    for some in items.split(max(1, _BLOCK // max(1, logits.numel()))):
         # Nothing follows from an item that was certain before.
         given = (item == some[:, None]) & open_items[..., some, None]
         rows.append(moments(torch.where(given, math.inf, wide[..., None, :]), sizes).mean)
-    joint = m.mean[..., None] * torch.cat(rows, -2)
-    return ((joint + joint.mT) / 2).to(logits.dtype)
+    return m.mean[..., items, None] * torch.cat(rows, -2)
 
 
 def covariance(logits: Tensor, k: int | Tensor) -> Tensor:

@@ -8,8 +8,7 @@ import torch
 from numpy.typing import NDArray
 
 from ksubset.distributions import KSubset
-from ksubset.numerics.covariance import pair_moments_of
-from ksubset.numerics.quadrature import solve
+from ksubset.numerics.joint import joint_of_items
 from ksubset.stats.data import column_of, numbers
 
 __all__ = ["SampleEstimate", "SamplingDesign", "pps_sample"]
@@ -122,7 +121,8 @@ class SamplingDesign:
         """Probability of each pair to be in the sample together; on the diagonal that of the unit.
 
         Arguments:
-            units: Those that are asked for, `(m)`, in time in proportion to `n + m^2`; by default all.
+            units: Those that are asked for, `(m)`, by default all: in O(n + m^2), and in O(n) more for each one that
+                is in a pair of probability below 1e-8.
 
         Raises:
             TypeError, ValueError: Units are no integers, or out of range.
@@ -131,16 +131,7 @@ class SamplingDesign:
             -> `(m, m)`.
         """
         index = torch.from_numpy(self._units(np.arange(len(self.inclusion_probabilities)) if units is None else units))
-        logits = self._distribution.logits
-        s = solve(logits, self.k, self.k).completed()
-        tilted, flip = s.tilted[index], s.flip_probability[index]
-        chosen = (tilted > 0).double()
-        sign = 1 - 2 * chosen
-        change = sign * flip
-        joint = sign[:, None] * sign * pair_moments_of(logits[index], tilted, *s.rule)
-        joint = joint + chosen[:, None] * chosen + chosen[:, None] * change + chosen * change[:, None]
-        same = index[:, None] == index
-        matrix: Array = torch.where(same, self._distribution.mean[index], joint).clamp(0, 1).numpy()
+        matrix: Array = joint_of_items(self._distribution.logits, self.k, index).clamp(0, 1).numpy()
         return matrix
 
     def total(self, values: Any, units: Any) -> SampleEstimate:
