@@ -14,6 +14,7 @@ from ksubset.numerics import (
     joint_inclusion_probabilities,
     log_normalizer,
 )
+from ksubset.numerics.joint import joint_of_items
 
 
 @pytest.mark.parametrize("k", [0, 1, 3, 5, 6])
@@ -88,3 +89,13 @@ def test_bad_input() -> None:
 def test_joint_probabilities_are_differentiable() -> None:
     logits = torch.randn(2, 5, dtype=torch.float64, requires_grad=True)
     assert torch.autograd.gradcheck(lambda w: joint_inclusion_probabilities(w, 3), logits)
+
+
+@pytest.mark.parametrize("k", [1, 3, 5])
+def test_some_items_have_the_digits_of_all(k: int) -> None:
+    # One of a rare pair is nearly certain: its probability must not come from a difference.
+    logits = torch.tensor([137.0, 35, -68, -129, -188, -198], dtype=torch.float64)
+    items = torch.tensor([3, 2, 0, 5, 4])
+    expected = joint_inclusion_probabilities(logits, k)[items][:, items]
+    assert (expected < 1e-29).any()
+    torch.testing.assert_close(joint_of_items(logits, k, items), expected, rtol=1e-7, atol=0)
