@@ -16,7 +16,7 @@ _COMPARED = ("GS", "SFESS", "SFESS-V")
 
 
 def draw(records: Iterable[Record]) -> dict[str, Figure]:
-    """Learned masks in the first row, test images and their reconstructions below, ground truth leftmost.
+    """Learned masks, if any, in the first row, test images and their reconstructions below, ground truth leftmost.
 
     A figure for each protocol and data set; and one of both named protocols for each data set, number of epochs and k
     where both have runs, of GS, SFESS and SFESS-V. The run of a method with the lowest seed is shown.
@@ -50,24 +50,25 @@ def _first(records: Iterable[Record]) -> dict[str, Record]:
 
 def _figure(runs: Mapping[str, Record], title: str) -> Figure:
     truth = next(iter(runs.values()))
-    rows, columns = 1 + len(truth.originals), 1 + len(runs)
+    # Where each image has subsets of its own there is no mask to be shown.
+    masks = int(any(run.selected for run in runs.values()))
+    rows, columns = masks + len(truth.originals), 1 + len(runs)
     figure = Figure(figsize=(1.35 * columns, 1.3 * rows + 0.7), layout="constrained")
     axes = figure.subplots(rows, columns, squeeze=False)
     for panel in axes.flat:
         panel.set_xticks([])
         panel.set_yticks([])
-    axes[0, 0].set_axis_off()
-    axes[1, 0].set_title("Ground truth", fontsize="small")
-    for row, image in enumerate(truth.originals, 1):
+    if masks:
+        axes[0, 0].set_axis_off()
+    axes[masks, 0].set_title("Ground truth", fontsize="small")
+    for row, image in enumerate(truth.originals, masks):
         _image(axes[row, 0], image, truth.side)
     for column, (label, run) in enumerate(runs.items(), 1):
-        selected = set(run.selected)
         axes[0, column].set_title(label, fontsize="small")
-        if selected:
+        if masks:
+            selected = set(run.selected)
             _image(axes[0, column], [255 * (pixel in selected) for pixel in range(len(run.inclusion))], run.side)
-        else:
-            axes[0, column].set_axis_off()
-        for row, image in enumerate(run.reconstructions, 1):
+        for row, image in enumerate(run.reconstructions, masks):
             _image(axes[row, column], image, run.side)
     figure.suptitle(title, fontsize="small", wrap=True)
     return figure
