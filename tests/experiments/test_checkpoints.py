@@ -51,18 +51,22 @@ datasets.load("digits")
 require("torchmetrics.functional.image")
 torch.optim.Adam([torch.zeros(1)])  # imports a lot, too
 
+def say(text):
+    # In one write, as a process may be killed between two.
+    os.write(1, f"{text}\\n".encode())
+
 for line in sys.stdin:
     config, out, hold = json.loads(line)
 
     def progress(entry):
-        print(entry["epoch"], flush=True)
+        say(entry["epoch"])
         if hold and entry["epoch"] == 2:
             time.sleep(600)
 
     if child := os.fork():
-        print("end", os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), flush=True)
+        say(f"end {os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])}")
     else:
-        print("start", os.getpid(), flush=True)
+        say(f"start {os.getpid()}")
         runner.run(RunConfig(**config), out, progress, checkpoint_every=1)
         os._exit(0)
 """
