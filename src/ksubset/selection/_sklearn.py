@@ -3,11 +3,12 @@
 from sklearn.utils import _safe_indexing as safe_indexing
 from sklearn.utils._set_output import _get_output_config as get_output_config
 from sklearn.utils.metadata_routing import _raise_for_params as raise_for_params
+from sklearn.utils.metadata_routing import _routing_enabled as routing_enabled
 from sklearn.utils.validation import _check_feature_names_in as check_feature_names_in
 from sklearn.utils.validation import _check_method_params as check_method_params
 from sklearn.utils.validation import _check_sample_weight as check_sample_weight
 
 __all__ = [
     "check_feature_names_in", "check_method_params", "check_sample_weight", "get_output_config", "raise_for_params",
-    "safe_indexing",
+    "routing_enabled", "safe_indexing",
 ]  # fmt: skip

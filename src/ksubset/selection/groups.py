@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+import joblib
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.feature_selection import SelectorMixin
@@ -18,7 +19,14 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 __all__ = [
-    "FeatureGroups", "SubsetSpace", "SupportMixin", "column_by_column", "is_constant", "is_dataframe", "take_columns",
+    "FeatureGroups",
+    "SubsetSpace",
+    "SupportMixin",
+    "column_by_column",
+    "first_alike",
+    "is_constant",
+    "is_dataframe",
+    "take_columns",
     "take_rows",
 ]  # fmt: skip
 
@@ -69,6 +77,18 @@ def is_constant(data: Any) -> NDArray[np.bool_]:
         return np.asarray(low.toarray() == high.toarray()).ravel()
     same: NDArray[np.bool_] = np.all(data == data[:1], axis=0)
     return same
+
+
+def first_alike(data: Any) -> NDArray[np.int64]:
+    """The first column with the same values, in all rows, as each; data `(N, n)` -> `(n)`."""
+    first: dict[str, int] = {}
+    result = np.zeros(data.shape[1], dtype=np.int64)
+    for column in range(data.shape[1]):
+        values = safe_indexing(data, column, axis=1) if is_dataframe(data) else data[:, [column]]
+        values = values.toarray() if hasattr(values, "toarray") else values
+        known = joblib.hash(values.to_list() if hasattr(values, "to_list") else np.ascontiguousarray(values))
+        result[column] = first.setdefault(known, column)
+    return result
 
 
 class SupportMixin(SelectorMixin):  # type: ignore[misc]
@@ -124,7 +144,9 @@ class SupportMixin(SelectorMixin):  # type: ignore[misc]
     def _feature_groups(self, data: Any) -> "FeatureGroups":
         """The groups of the columns of data, as the arguments of the selector have them."""
         names = getattr(self, "feature_names_in_", None)
-        return FeatureGroups(is_constant(data), names, self.feature_groups, self.always_include, self.exclude)
+        return FeatureGroups(
+            is_constant(data), first_alike(data), names, self.feature_groups, self.always_include, self.exclude
+        )
 
     def _get_support_mask(self) -> NDArray[np.bool_]:
         check_is_fitted(self)
@@ -197,6 +219,7 @@ class FeatureGroups:
 
     Arguments:
         constant: Which of the columns have one value in all rows, `(n)`.
+        alike: Of each the first column with the same values, `(n)`.
         names: Their names, if all have one.
         groups: Columns of each group, by name or index; each other column is a group.
         always: Columns whose groups are always kept.
@@ -210,6 +233,7 @@ class FeatureGroups:
     def __init__(
         self,
         constant: NDArray[np.bool_],
+        alike: NDArray[np.int64],
         names: Sequence[str] | None,
         groups: Sequence[Sequence[str | int]] | None,
         always: Sequence[str | int] | None,
@@ -239,7 +263,15 @@ class FeatureGroups:
             )
         self.free: NDArray[np.int64] = np.setdiff1d(np.arange(len(self)), np.union1d(self.always, excluded))
         """Groups that may be kept or not."""
-        self._useful = self.free[[not constant[self._members[group]].all() for group in self.free.tolist()]]
+        taken = {alike[column] for group in self.always.tolist() for column in self._members[group].tolist()}
+        useful = []
+        for group in self.free.tolist():
+            columns = self._members[group]
+            kinds = set(alike[columns[~constant[columns]]].tolist())
+            if not kinds <= taken:
+                useful.append(group)
+                taken |= kinds
+        self._useful = np.array(useful, dtype=np.int64)
 
     def __len__(self) -> int:
         return len(self._members)
@@ -263,7 +295,7 @@ class FeatureGroups:
             )
 
     def space(self, total: int) -> SubsetSpace:
-        """Subsets of so many groups; none that is constant is free unless all others are too few."""
+        """Subsets of so many groups; none that is constant, or says what others do, is free if others are enough."""
         enough = len(self.always) + len(self._useful) >= total
         return SubsetSpace(self._members, self.always, self._useful if enough else self.free, total, self._num_columns)
 

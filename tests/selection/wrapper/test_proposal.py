@@ -5,10 +5,18 @@ from itertools import combinations
 import numpy as np
 import pytest
 import torch
+from numpy.typing import NDArray
 
 from ksubset import KSubset
 from ksubset.selection.wrapper.proposal import Proposal
 from ksubset.selection.wrapper.scores import ScoreTable
+
+
+def scored(table: ScoreTable, subsets: NDArray[np.int64], scores: NDArray[np.float64]) -> NDArray[np.intp]:
+    """Rows of new subsets, with scores on the first fold."""
+    rows = table.add(subsets)
+    table.scores[rows, 0] = scores
+    return rows
 
 
 def proposal(n: int, k: int, logits: torch.Tensor | None = None) -> tuple[ScoreTable, Proposal]:
@@ -26,7 +34,7 @@ def test_draws_are_distinct_and_new() -> None:
         assert not subsets & seen
         assert (np.diff(batch) > 0).all()
         seen |= subsets
-        table.add(batch, 0, np.zeros(len(batch)))
+        scored(table, batch, np.zeros(len(batch)))
     assert len(seen) == 20
 
 
@@ -37,8 +45,8 @@ def test_mixture_against_log_prob() -> None:
     for count in (20, 30, 10):
         past.append((drawing.logits, count))
         batch = drawing.draw(count)
-        drawing.record(table.add(batch, 0, slope[batch].sum(1) + rng.standard_normal(count)))
-        table.add(next(drawing.swaps(batch[0]))[None], 0, np.zeros(1))  # which was not drawn
+        drawing.record(scored(table, batch, slope[batch].sum(1) + rng.standard_normal(count)))
+        scored(table, next(drawing.swaps(batch[0]))[None], np.zeros(1))  # which was not drawn
         drawing.learn()
     assert len(drawing.drawn) == len(table) - 3 == 60
     z = torch.zeros(60, 15, dtype=torch.float64)
@@ -52,7 +60,7 @@ def test_it_learns_which_items_are_good_and_forgets_the_prior() -> None:
     table, drawing = proposal(12, 3, torch.linspace(1, 0, 12, dtype=torch.float64))
     for _ in range(2):
         batch = drawing.draw(40)
-        drawing.record(table.add(batch, 0, np.isin(batch, [1, 6, 11]).sum(1).astype(float)))
+        drawing.record(scored(table, batch, np.isin(batch, [1, 6, 11]).sum(1).astype(float)))
         for _ in range(4):
             drawing.learn()
     assert drawing.mode.tolist() == [1, 6, 11]
@@ -85,7 +93,7 @@ def test_swaps_are_the_neighbours_likeliest_first() -> None:
     logits = torch.tensor([3.0, 1.0, 4.0, 1.5, 9.0, 2.0, 6.0, 5.0], dtype=torch.float64)
     table, swapping = proposal(8, 3, logits)
     known = np.array([[0, 4, 6]])
-    table.add(known, 0, np.zeros(1))
+    scored(table, known, np.zeros(1))
     swaps = [tuple(subset.tolist()) for subset in swapping.swaps(np.array([0, 2, 4]))]
     neighbours = {s for s in combinations(range(8), 3) if len({0, 2, 4} & set(s)) == 2}
     assert set(swaps) == neighbours - {(0, 4, 6)}

@@ -15,9 +15,8 @@ def filled(scores: list[list[float]]) -> ScoreTable:
     subsets = np.array(list(combinations(range(9), 2))[: len(given)], dtype=np.int64)
     for subset, row in zip(subsets, given, strict=True):
         folds = np.flatnonzero(~np.isnan(row))
-        added = table.add(subset[None], int(folds[0]), row[folds[:1]])
-        for fold in folds[1:].tolist():
-            table.fill(added, fold, row[[fold]])
+        added = table.add(subset[None])
+        table.scores[added[0], folds] = row[folds]
     return table
 
 
@@ -25,8 +24,12 @@ def test_what_is_added_is_known() -> None:
     table = ScoreTable(2, 3)
     assert len(table) == 0
     assert table.incumbent is None
-    assert table.add(np.array([[0, 1], [2, 5]]), 1, np.array([0.5, -np.inf])).tolist() == [0, 1]
-    assert table.add(np.array([[1, 2]]), 0, np.array([0.25])).tolist() == [2]
+    assert table.add(np.array([[0, 1], [2, 5]])).tolist() == [0, 1]
+    table.scores[:, 1] = 0.5, -np.inf
+    assert table.add(np.array([[1, 2], [3, 4]])).tolist() == [2, 3]
+    table.scores[2, 0] = 0.25
+    table.drop_unscored()
+    assert np.array([3, 4]) not in table
     assert len(table) == 3
     assert np.array([2, 5]) in table
     assert np.array([2, 4]) not in table

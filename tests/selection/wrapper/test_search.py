@@ -24,13 +24,13 @@ class Folds:
         self.rng = np.random.default_rng(0)
         self.calls: Counter[tuple[int, tuple[int, ...]]] = Counter()
 
-    def __call__(self, subsets: NDArray[np.int64], fold: int) -> NDArray[np.float64]:
-        self.calls.update((fold, tuple(subset)) for subset in subsets.tolist())
-        return self.score(subsets) + fold * self.fold_effect + self.noise * self.rng.standard_normal(len(subsets))
+    def __call__(self, subsets: NDArray[np.int64], folds: NDArray[np.intp]) -> NDArray[np.float64]:
+        self.calls.update(zip(folds.tolist(), map(tuple, subsets.tolist()), strict=True))
+        return self.score(subsets) + folds * self.fold_effect + self.noise * self.rng.standard_normal(len(subsets))
 
 
 def searched(folds: Folds, n: int, k: int, budget: int, *, num_folds: int = 3, seed: int = 0, fresh: int = 5) -> Search:
-    search = Search(folds, n, k, num_folds, budget, seed, num_fresh=fresh * num_folds)
+    search = Search(folds, n, k, [100] * num_folds, budget, seed, num_fresh=fresh * num_folds)
     for _ in search.run():
         pass
     return search
@@ -120,9 +120,9 @@ def test_fresh_folds_decide_not_luck() -> None:
     lucky = np.array([0, 1])
 
     class Lucky(Folds):
-        def __call__(self, subsets: NDArray[np.int64], fold: int) -> NDArray[np.float64]:
-            luck = 5.0 * (fold < 3) * (subsets == lucky).all(-1)
-            return super().__call__(subsets, fold) + luck
+        def __call__(self, subsets: NDArray[np.int64], folds: NDArray[np.intp]) -> NDArray[np.float64]:
+            luck = 5.0 * (folds < 3) * (subsets == lucky).all(-1)
+            return super().__call__(subsets, folds) + luck
 
     score: Score = lambda z: z.sum(-1) / 10  # noqa: E731
     assert best_of(searched(Lucky(score), 10, 2, 1000)) == [8, 9]
@@ -145,7 +145,7 @@ def test_scores_that_are_not_finite_are_the_worst() -> None:
 
 
 def test_a_search_can_be_left_at_any_batch() -> None:
-    search = Search(Folds(quadratic(30, 0)), 30, 4, 3, 900, 0)
+    search = Search(Folds(quadratic(30, 0)), 30, 4, [100] * 3, 900, 0)
     for batch, _ in enumerate(search.run()):
         assert 0 <= search.best < len(search.table.subsets)
         if batch == 3:

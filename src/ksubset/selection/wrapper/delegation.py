@@ -114,5 +114,4 @@ class DelegatingMixin(SupportMixin):
     def _check_features(self, data: Any, *, reset: bool) -> Any:
         if is_dataframe(data):
             return validate_data(self, data, reset=reset, skip_check_array=True)
-        finite = not self.__sklearn_tags__().input_tags.allow_nan
-        return validate_data(self, data, reset=reset, dtype=None, accept_sparse="csc", ensure_all_finite=finite)
+        return validate_data(self, data, reset=reset, dtype=None, accept_sparse="csc", ensure_all_finite=False)

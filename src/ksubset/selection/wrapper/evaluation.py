@@ -1,25 +1,31 @@
 """Cross-validated scores of column subsets: folds, and fits in parallel."""
 
+import contextlib
 import copy
-from collections.abc import Mapping, Sequence
+import signal
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from joblib import effective_n_jobs
 from numpy.typing import NDArray
 from sklearn.base import clone
-from sklearn.model_selection import KFold, StratifiedKFold
 from sklearn.utils.parallel import Parallel, delayed
 
 from ksubset.selection._sklearn import check_method_params
 from ksubset.selection.groups import SubsetSpace, column_by_column, take_columns, take_rows
 from ksubset.selection.wrapper.cache import ScoreCache
 
-__all__ = ["CrossValidation", "fresh_splitters"]
+__all__ = ["CrossValidation", "FitLimits", "fresh_splitters"]
 
 Fold = tuple[NDArray[np.intp], NDArray[np.intp]]
 # Rows, their targets if there are any, and their metadata.
 Part = tuple[NDArray[np.intp], tuple[Any, ...], Mapping[str, Any]]
+# A fold and columns.
+Key = tuple[int, tuple[int, ...]]
+# So many fits that fail, and none that does not, are no bad luck.
+_HOPELESS = 10
 
 
 class CrossValidation:
@@ -32,8 +38,10 @@ class CrossValidation:
         folds: Indices of the rows to fit on and of those to score on.
         fresh: Folds to confirm with, whose numbers follow those of the folds.
         fit_params, score_params: Metadata for the model's `fit` and for the scorer.
+        column_params: Maps the columns of a subset to more arguments of the model's `fit`; None for no more.
         n_jobs: Fits at a time, as joblib has it.
         cache: Where scores are looked up first and remembered, if anywhere.
+        limits: What becomes of a fit that fails or takes too long.
     """
 
     def __init__(
@@ -46,67 +54,152 @@ class CrossValidation:
         fresh: Sequence[Fold],
         fit_params: Mapping[str, Any],
         score_params: Mapping[str, Any],
+        column_params: Callable[[NDArray[np.int64]], Mapping[str, Any]] | None,
         n_jobs: int | None,
         cache: ScoreCache | None,
+        limits: "FitLimits",
     ) -> None:
-        # A copy of a clone is another clone, for a fifth of the time.
         self._model, self._scorer, self._target = clone(estimator), scorer, target
         self._data = column_by_column(data)
-        self.num_folds, self.num_fresh, self._folds = len(folds), len(fresh), [*folds, *fresh]
-        self._fit_params, self._score_params, self._cache = fit_params, score_params, cache
+        self.num_fresh, self._folds = len(fresh), [*folds, *fresh]
+        self.fold_rows = [len(test) for _, test in folds]
+        """Rows that each fold is scored on."""
+        self._fit_params, self._score_params, self._column_params = fit_params, score_params, column_params
+        self._cache, self._limits, self._copy = cache, limits, _way_to_copy(self._model)
         self._alone = effective_n_jobs(n_jobs) == 1
-        self.workers = Parallel(n_jobs=n_jobs)
+        backend = Parallel(n_jobs=n_jobs)._backend
+        streams = getattr(backend, "supports_return_generator", False)
+        self.workers = Parallel(n_jobs=n_jobs, return_as="generator" if streams else "list")
         """To be entered around many calls: a cluster starts workers anew for each call otherwise, in seconds."""
+        self.failures: list[str] = []
+        """What went wrong in fits that failed."""
+        self.num_fits = 0
+        """Models fitted by this object, whose scores were not known."""
 
-    def __call__(self, space: SubsetSpace, subsets: NDArray[np.int64], fold: int) -> NDArray[np.float64]:
-        """Scores of subsets on one fold.
+    def __call__(
+        self, space: SubsetSpace, subsets: NDArray[np.int64], folds: NDArray[np.intp], after_fit: Callable[[], None]
+    ) -> Iterator[float]:
+        """Scores of subsets, each on its fold, in their order, as they come.
+
+        Arguments:
+            space: What the indices mean.
+            subsets: `(S, k)`, of the free groups of the space.
+            folds: Of each, `(S)`.
+            after_fit: Called after each fit, when its score is remembered.
 
         Raises:
-            Whatever the model's `fit` and the scorer do: a subset that cannot be scored cannot be ranked.
-
-        Shapes:
-            subsets `(S, k)` of the free groups of the space -> `(S)`.
+            Whatever the model's `fit` and the scorer do, if that is asked for; and a ValueError if the first ten fits
+            all fail.
         """
+        known: dict[Key, float] = {} if self._cache is None else self._cache.known
         columns = [space.columns(subset) for subset in subsets]
-        known = {} if self._cache is None else self._cache.known
-        keys = [(fold, tuple(one.tolist())) for one in columns]
+        keys = [(fold, tuple(one.tolist())) for fold, one in zip(folds.tolist(), columns, strict=True)]
         new = [place for place, key in enumerate(keys) if key not in known]
-        train, test = self._folds[fold]
         # Once for all subsets; and columns are taken here, so that workers are sent k of them, and not all.
-        parts = (self._part(train, self._fit_params), self._part(test, self._score_params))
-        calls = ((self._model, self._scorer, take_columns(self._data, columns[place]), *parts) for place in new)
-        if self._alone:
-            # Without the dispatcher, whose time is a tenth of that of a small model's fit.
-            scores = [_fit_and_score(*call) for call in calls]
-        else:
-            scores = self.workers(delayed(_fit_and_score)(*call) for call in calls)
-        known.update(zip((keys[place] for place in new), scores, strict=True))
-        return np.array([known[key] for key in keys], dtype=np.float64)
+        parts = {fold: self._parts(fold) for fold in {keys[place][0] for place in new}}
+        calls = (
+            (self._copy, self._model, self._scorer, take_columns(self._data, columns[place]), *parts[keys[place][0]],
+             self._more(columns[place]), self._limits)
+            for place in new
+        )  # fmt: skip
+        # Without the dispatcher, whose time is a tenth of that of a small model's fit.
+        scores = map(_fit_and_score, calls) if self._alone else self.workers(map(delayed(_fit_and_score), calls))
+        scores, waiting = iter(scores), set(new)
+        for place, key in enumerate(keys):
+            if place not in waiting:
+                yield known[key]
+                continue
+            score, failure = next(scores)
+            self._note(failure)
+            known[key] = score
+            after_fit()
+            yield score
+
+    def _note(self, failure: str | None) -> None:
+        self.num_fits += 1
+        if failure is None:
+            return
+        self.failures.append(failure)
+        if len(self.failures) == self.num_fits == _HOPELESS:
+            raise ValueError(f"estimator: expected fits that succeed, but the first {_HOPELESS} all failed: {failure}")
+
+    def _more(self, columns: NDArray[np.int64]) -> Mapping[str, Any]:
+        return {} if self._column_params is None else self._column_params(columns)
+
+    def _parts(self, fold: int) -> tuple[Part, Part]:
+        train, test = self._folds[fold]
+        return self._part(train, self._fit_params), self._part(test, self._score_params)
 
     def _part(self, rows: NDArray[np.intp], params: Mapping[str, Any]) -> Part:
         target = () if self._target is None else (self._target[rows],)
         return rows, target, check_method_params(self._data, params=params, indices=rows)
 
 
-def _fit_and_score(estimator: Any, scorer: Any, data: Any, train: Part, test: Part) -> float:
-    model = copy.deepcopy(estimator)
-    (rows, target, params), (test_rows, truth, test_params) = train, test
-    model.fit(take_rows(data, rows), *target, **params)
-    return float(scorer(model, take_rows(data, test_rows), *truth, **test_params))
-
-
-def fresh_splitters(cv: Any, splitter: Any, seed: int, count: int) -> list[Any]:
-    """Splitters like the given one that split otherwise, if it is of a kind that can.
+@dataclass(frozen=True)
+class FitLimits:
+    """What becomes of a fit that fails or takes too long.
 
     Arguments:
-        cv: What the user gave; a number of folds stands for folds that may be shuffled.
-        splitter: What it means, as of `sklearn.model_selection.check_cv`.
+        timeout: Seconds that a fit and its score may take, if not any number.
+        error_score: The score of a fit that fails; "raise" lets the error through.
+    """
+
+    timeout: float | None
+    error_score: Any
+
+    @contextlib.contextmanager
+    def timed(self) -> Iterator[None]:
+        """Interrupt what takes too long by a TimeoutError; in the main thread, and where the system has signals."""
+        if self.timeout is None:
+            yield
+            return
+
+        def stop(*_: Any) -> None:
+            raise TimeoutError(f"a fit took more than {self.timeout} seconds")
+
+        before = signal.signal(signal.SIGALRM, stop)
+        signal.setitimer(signal.ITIMER_REAL, self.timeout)
+        try:
+            yield
+        finally:
+            signal.setitimer(signal.ITIMER_REAL, 0)
+            signal.signal(signal.SIGALRM, before)
+
+
+def _way_to_copy(model: Any) -> Any:
+    """How to get another clone: a copy of a clone is one, for a fifth of the time, unless it holds a lock."""
+    try:
+        copy.deepcopy(model)
+    except Exception:
+        return clone
+    return copy.deepcopy
+
+
+def _fit_and_score(call: tuple[Any, ...]) -> tuple[float, str | None]:
+    """The score, and what went wrong."""
+    copied, estimator, scorer, data, (rows, target, params), (test_rows, truth, test_params), more, limits = call
+    try:
+        with limits.timed():
+            model = copied(estimator)
+            model.fit(take_rows(data, rows), *target, **params, **more)
+            return float(scorer(model, take_rows(data, test_rows), *truth, **test_params)), None
+    except Exception as error:
+        if limits.error_score == "raise":
+            raise
+        return float(limits.error_score), repr(error)
+
+
+def fresh_splitters(splitter: Any, seed: int, count: int) -> list[Any]:
+    """Splitters like the given one that split otherwise, if it is of a kind that can.
+
+    One that does not shuffle, as a number of folds stands for, is never shuffled: rows may be in an order that counts.
+
+    Arguments:
+        splitter: As of `sklearn.model_selection.check_cv`.
         seed: Of the shuffling.
         count: How many.
     """
     seeds = [seed + 1 + turn for turn in range(count)]
-    if (cv is None or isinstance(cv, int | np.integer)) and isinstance(splitter, KFold | StratifiedKFold):
-        return [type(splitter)(splitter.n_splits, shuffle=True, random_state=own) for own in seeds]
     # Splitters that shuffle have a random state, and a switch for it or none.
     if hasattr(splitter, "random_state") and getattr(splitter, "shuffle", True):
         fresh = [copy.copy(splitter) for _ in seeds]

@@ -24,6 +24,8 @@ class Progress:
         n_subsets: Subsets scored on one fold or more.
         best_score: Mean score of the best subset so far.
         support: Its columns, `(n)`, boolean.
+        seconds: Since this size was begun.
+        seconds_left: Until `max_evaluations` are used, at the pace so far.
     """
 
     n_features_to_select: int
@@ -32,6 +34,8 @@ class Progress:
     n_subsets: int
     best_score: float
     support: NDArray[np.bool_]
+    seconds: float
+    seconds_left: float
 
 
 @dataclass(frozen=True)
@@ -61,12 +65,13 @@ class Result:
     n_fits: int
 
 
-def progress_of(search: Search, space: SubsetSpace) -> Progress:
-    """Where a search stands that has scored a subset."""
+def progress_of(search: Search, space: SubsetSpace, seconds: float) -> Progress:
+    """Where a search stands that has scored a subset, after so many seconds."""
     best, table = search.best, search.table
     return Progress(
         space.total, search.evaluations, search.budget, len(table),
         float(np.nanmean(search.fresh.get(best, table.scores[best]))), space.support(table.subsets[best]),
+        seconds, seconds * (search.budget - search.evaluations) / search.evaluations,
     )  # fmt: skip
 
 
@@ -75,8 +80,10 @@ def result_of(search: Search, space: SubsetSpace) -> Result:
     best, table = search.best, search.table
     scores = np.array(search.fresh.get(best, table.scores[best]))
     scores = scores[~np.isnan(scores)]
-    if not np.isfinite(scores).all():
-        raise ValueError(f"scoring: expected finite scores of the estimator, got none at size {space.total}")
+    if not np.isfinite(scores).all() or (search.finished and table.incumbent is None):
+        raise ValueError(
+            f"scoring: expected finite scores of the estimator, got none on all folds at size {space.total}"
+        )
     # Repeats of the folds measure the same rows again, and so do not make the error smaller.
     error = float(scores.std(ddof=1)) / search.num_folds**0.5 if len(scores) > 1 else 0.0
     fresh = np.full(len(table.scores), np.nan)

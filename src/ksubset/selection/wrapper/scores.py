@@ -29,22 +29,19 @@ class ScoreTable:
     def __contains__(self, subset: NDArray[np.int64]) -> bool:
         return subset.tobytes() in self._known
 
-    def add(self, subsets: NDArray[np.int64], fold: int, scores: NDArray[np.float64]) -> NDArray[np.intp]:
-        """Append subsets that are not in the table, with their first scores; returns their rows.
-
-        Shapes:
-            subsets `(S, k)`, scores `(S)` -> `(S)`.
-        """
+    def add(self, subsets: NDArray[np.int64]) -> NDArray[np.intp]:
+        """Append subsets `(S, k)` that are not in the table, without scores; returns their rows `(S)`."""
         rows = np.arange(len(self), len(self) + len(subsets))
         self.subsets = np.concatenate([self.subsets, subsets])
         self.scores = np.concatenate([self.scores, np.full((len(subsets), self.scores.shape[1]), np.nan)])
-        self.fill(rows, fold, scores)
         self._known |= {subset.tobytes() for subset in subsets}
         return rows
 
-    def fill(self, rows: NDArray[np.intp], fold: int, scores: NDArray[np.float64]) -> None:
-        """Enter the scores `(S)` of rows `(S)` on another fold."""
-        self.scores[rows, fold] = scores
+    def drop_unscored(self) -> None:
+        """Take subsets without any score, which are the last ones, out again."""
+        scored = ~np.isnan(self.scores).all(1)
+        self._known -= {subset.tobytes() for subset in self.subsets[~scored]}
+        self.subsets, self.scores = self.subsets[scored], self.scores[scored]
 
     @property
     def complete(self) -> NDArray[np.intp]:
@@ -70,7 +67,10 @@ class ScoreTable:
         """The scores of all subsets, `(N)`, comparable between different folds, without outliers."""
         scores = self.scores[self.complete]
         effect = (scores - scores.mean(1, keepdims=True)).mean(0) if len(scores) else 0.0
-        values = np.nanmean(self.scores - effect, 1)
+        seen = ~np.isnan(self.scores)
+        sums = np.where(seen, self.scores - effect, 0.0).sum(1)
+        # A subset of which the first score is awaited has none.
+        values = np.divide(sums, seen.sum(1), out=np.full(len(self), -np.inf), where=seen.any(1))
         finite = values[np.isfinite(values)]
         if not len(finite):
             return np.zeros_like(values)

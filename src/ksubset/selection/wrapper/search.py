@@ -4,21 +4,23 @@ The score of a subset is its mean over F folds, and one evaluation gives one fol
 budget of evaluations and takes the first of these ways that the budget allows:
 
 1. All subsets on all folds.
-2. All subsets, racing (below), where there are at most half as many as evaluations.
+2. All subsets on some folds, and the better ones on the others, by successive halving.
 3. **Exploration** with six tenths of the evaluations: a distribution is learned, as `Proposal` says. It starts from a
    prior, as of thousands of items each is in few of the subsets that there will be. A batch of new subsets is drawn and
    raced, and the distribution learns from it. Then the likeliest subset is scored as well, on all folds: all
    evaluations speak for it, where the best of a batch may be luck.
    **Refinement** with the rest: members of the best subset are swapped for outsiders, likeliest first, until no swap
-   improves it. If evaluations are left then, exploration starts anew without the prior, with all that is known, until
-   two such restarts in a row have found nothing better.
+   improves it. Then those that racing left behind and that may still beat the best **come back**, the most promising
+   first. If evaluations are left, exploration starts anew without the prior, with all that is known, until two such
+   restarts in a row have found nothing better, or, where the budget is asked for, until it is used.
 
-**Racing** is successive halving. A batch starts on one fold, each batch on the next. Only the better half goes on to
-another fold, and of these only subsets that may still beat the best: after j of F folds, with a mean lead over the best
-on the same folds above `-2 s sqrt(1/j - 1/F)`, two standard deviations of what the other folds can change, where s is
-the standard deviation of leads over folds. In refinement the second condition alone counts. For the slope one fold each
-of many subsets is worth more than all folds of few; means over unequal folds are compared after subtracting the fold's
-effect.
+**Racing.** A batch starts on some folds, each batch on the next, and the better half goes on to others at once. A
+subset is given up by a test on paired differences alone: after j of F folds, its mean lead over the best on the same
+folds is below `-2 s sqrt(1/j - 1/F)`, two standard deviations of what the other folds can change, where s is the
+standard deviation of leads over folds. Differences on the same rows have much less noise than scores, and thirty of
+them have a mean that is about normal: folds are taken together until they have so many rows, and nothing is decided on
+fewer. For the slope one fold each of many subsets is worth more than all folds of few; means over unequal folds are
+compared after subtracting the fold's effect.
 
 **Confirmation.** The best of thousands of noisy scores is the luckiest. So the best eight subsets, among them one that
 was the likeliest at its time, are scored on fresh folds, in rounds of F; after each the better half stays, two at the
@@ -26,7 +28,8 @@ end, and fresh scores alone decide. A tenth of the evaluations, or what that tak
 """
 
 import math
-from collections.abc import Callable, Iterator
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import combinations, islice
 
 import numpy as np
@@ -36,57 +39,73 @@ from numpy.typing import NDArray
 from ksubset.selection.wrapper.proposal import Proposal
 from ksubset.selection.wrapper.scores import ScoreTable
 
-__all__ = ["ROUNDS", "Search"]
+__all__ = ["ROUNDS", "Search", "evaluations_of_all"]
 
 _EXPLORATION = 0.6
 _BATCH = 32
 _RESTARTS = 2
 _FINALISTS = 8
+_ENOUGH_ROWS = 30
 ROUNDS = 5
 """Rounds of F fresh folds that are of use."""
+
+
+def evaluations_of_all(number: int, fold_rows: Sequence[int]) -> int:
+    """How many evaluations suffice to try so many subsets, all on some folds and the better ones on all."""
+    return number * len(_stages(fold_rows)[0]) * 5 // 4
 
 
 class Search:
     """What to evaluate next, and for how much of the budget.
 
     Arguments:
-        evaluate: Maps subsets `(S, k)`, ascending indices, and the number of a fold to scores `(S)`; larger is
-            better, and what is not finite counts as the worst. Folds from F on are fresh ones.
+        evaluate: Maps subsets `(S, k)`, ascending indices, and the number of a fold for each `(S)` to scores, one after
+            the other; larger is better, and what is not finite counts as the worst. Folds from F on are fresh ones.
         num_items: Items n.
         size: Items k in a subset.
-        num_folds: Folds F whose mean is the score.
+        fold_rows: Rows that each of the F folds, whose mean is the score, is scored on.
         budget: Evaluations at most.
         seed: Of all that is random.
         num_fresh: Fresh folds there are, a multiple of F; none means no confirmation.
         prior: Logits `(n)` to start from, which evaluations are added to; equal ones if there is no better guess.
+        use_all: Whether the search goes on until the budget is used, though nothing better is found.
+        max_seconds: After nine tenths of them nothing but the confirmation is begun; None for no end.
     """
 
     def __init__(
         self,
-        evaluate: Callable[[NDArray[np.int64], int], NDArray[np.float64]],
+        evaluate: Callable[[NDArray[np.int64], NDArray[np.intp]], Iterable[float]],
         num_items: int,
         size: int,
-        num_folds: int,
+        fold_rows: Sequence[int],
         budget: int,
         seed: int,
         num_fresh: int = 0,
         prior: NDArray[np.float64] | None = None,
+        *,
+        use_all: bool = False,
+        max_seconds: float | None = None,
     ) -> None:
-        self._evaluate = evaluate
-        self.num_items, self.size, self.num_folds, self.budget = num_items, size, num_folds, budget
+        self._evaluate, self._use_all = evaluate, use_all
+        self.num_items, self.size, self.num_folds, self.budget = num_items, size, len(fold_rows), budget
         self._rng = np.random.default_rng([seed, size])
         generator = torch.Generator().manual_seed(int(self._rng.integers(2**62)))
-        self._rounds = min(ROUNDS, num_fresh // num_folds)
-        in_full = sum(max(2, _FINALISTS >> r) for r in range(self._rounds)) * num_folds
+        self._rounds = min(ROUNDS, num_fresh // self.num_folds)
+        in_full = sum(max(2, _FINALISTS >> r) for r in range(self._rounds)) * self.num_folds
         self._reserve = min(budget // 10, in_full)
+        self._end = math.inf if max_seconds is None else time.monotonic() + 0.9 * max_seconds
+        self._fold_rows = fold_rows
+        self._most_at_once = max(map(len, _stages(fold_rows)))
         self.evaluations = 0
-        self.table = ScoreTable(size, num_folds)
+        self.table = ScoreTable(size, self.num_folds)
         start = torch.from_numpy(np.zeros(num_items) if prior is None else prior)
         self.proposal = Proposal(self.table, start, generator)
         self.fresh: dict[int, list[float]] = {}
         """Scores of the finalists, by their row, on fresh folds."""
         self.modes: list[int] = []
         """Rows of subsets that were the likeliest once."""
+        self.finished = False
+        """Whether the search has come to its end, and was not left before."""
         self._batches = 0
 
     @property
@@ -103,40 +122,83 @@ class Search:
         """Search and confirm; yields after each batch, so that the caller may look, or leave."""
         limit = self.budget - self._reserve
         number = math.comb(self.num_items, self.size)
-        if 2 * number <= limit or number * self.num_folds <= limit:
-            yield from self._enumerate(in_full=number * self.num_folds <= limit)
+        if number * self.num_folds <= limit:
+            yield from self._try_all(limit)
+        elif evaluations_of_all(number, self._fold_rows) <= limit:
+            yield from self._halve_all(limit)
         else:
             yield from self._explore_and_refine(limit)
         yield from self._confirm()
+        self.finished = True
 
-    def _enumerate(self, *, in_full: bool) -> Iterator[None]:
+    def _is_open(self, limit: int) -> bool:
+        """Whether evaluations and time are left for another subset on some folds."""
+        return limit - self.evaluations >= self._most_at_once and time.monotonic() < self._end
+
+    def _try_all(self, limit: int) -> Iterator[None]:
+        everything = self._all_subsets()
+        for start in range(0, len(everything), 2 * _BATCH):
+            if not self._is_open(limit):
+                break
+            self._race(everything[start : start + 2 * _BATCH], limit, drawn=len(everything) > 1, in_full=True)
+            yield
+        self._learn_from_all(len(everything))
+
+    def _halve_all(self, limit: int) -> Iterator[None]:
+        stages = self._next_stages()
+        rows = np.zeros(0, dtype=np.intp)
+        everything = self._all_subsets()
+        for start in range(0, len(everything), 2 * _BATCH):
+            if not self._is_open(limit):
+                break
+            new = self._score_new(everything[start : start + 2 * _BATCH], stages[0], drawn=True)
+            rows = np.append(rows, new)
+            yield
+        for place in range(1, len(stages)):
+            seen = np.concatenate(stages[:place])
+            mean = self.table.scores[rows[:, None], seen].mean(1)
+            # As many as there are evaluations for on all folds that are left, and no more than half.
+            possible = (limit - self.evaluations) // sum(map(len, stages[place:]))
+            rows = rows[np.argsort(-mean, kind="stable")][: min(-(-len(rows) // 2), possible)]
+            for start in range(0, len(rows), 2 * _BATCH):
+                if not self._is_open(limit):
+                    break
+                self._score(*_pairs(rows[start : start + 2 * _BATCH], stages[place]))
+                yield
+        self._learn_from_all(len(everything))
+
+    def _all_subsets(self) -> NDArray[np.int64]:
         everything = np.array(list(combinations(range(self.num_items), self.size)), dtype=np.int64)
         self._rng.shuffle(everything)
-        for start in range(0, len(everything), 2 * _BATCH):
-            batch = everything[start : start + 2 * _BATCH]
-            self._race(batch, self.budget, drawn=len(everything) > 1, halve=not in_full, stop=not in_full)
-            yield
+        return everything
+
+    def _learn_from_all(self, number: int) -> None:
         # As all is known, repeated steps lead to where sampling would have led.
-        for _ in range(10 if len(everything) > 1 else 0):
+        for _ in range(10 if number > 1 else 0):
             self.proposal.learn()
 
     def _explore_and_refine(self, limit: int) -> Iterator[None]:
         best, logits, in_vain = None, self.proposal.logits, 0
-        while in_vain <= _RESTARTS and self.evaluations < limit:
+        while self._is_open(limit) and (self._use_all or in_vain <= _RESTARTS):
+            before = self.evaluations
             yield from self._explore(limit)
             yield from self._refine(limit)
+            yield from self._come_back(limit)
             if (found := self.table.incumbent) != best:
                 best, logits, in_vain = found, self.proposal.logits, 0
             in_vain += 1
             # What the prior led to is known by now, and it may have led past the best.
             self.proposal.restart()
+            if self.evaluations == before:
+                break
         self.proposal.logits = logits
 
     def _explore(self, limit: int) -> Iterator[None]:
         end = self.evaluations + _EXPLORATION * (limit - self.evaluations)
-        while self.evaluations < end:
-            # Racing takes about two evaluations for each subset.
-            batch = self.proposal.draw(min(max(_BATCH, len(self.table) // 8), -(-(limit - self.evaluations) // 2)))
+        while self.evaluations < end and self._is_open(limit):
+            # Racing takes about two evaluations for each subset, where a fold has rows enough.
+            left = (limit - self.evaluations) // (2 * self._most_at_once)
+            batch = self.proposal.draw(max(1, min(max(_BATCH, len(self.table) // 8), left)))
             if not len(batch):
                 return
             self._race(batch, limit, drawn=True)
@@ -150,20 +212,42 @@ class Search:
     def _race_mode(self, limit: int) -> None:
         """Evaluate the likeliest subset, which all evaluations speak for, and not one that may be luck."""
         mode = self.proposal.mode
-        if mode not in self.table and self.evaluations < limit:
-            self._race(mode[None], limit, drawn=False, halve=False, stop=False)
+        if mode not in self.table and self.evaluations + self.num_folds <= limit:
+            self._race(mode[None], limit, drawn=False, in_full=True)
             self.modes.append(len(self.table) - 1)
 
     def _refine(self, limit: int) -> Iterator[None]:
         while (best := self.table.incumbent) is not None:
             swaps = self.proposal.swaps(self.table.subsets[best])
-            while batch := list(islice(swaps, min(_BATCH, limit - self.evaluations))):
+            while self._is_open(limit) and (batch := list(islice(swaps, _BATCH))):
                 self._race(np.stack(batch), limit, drawn=False, halve=False)
                 yield
                 if self.table.incumbent != best:
                     break
             else:
                 return
+
+    def _come_back(self, limit: int) -> Iterator[None]:
+        """With up to half of what is left, go on with subsets that may still beat the best."""
+        table, end = self.table, self.evaluations + (limit - self.evaluations) // 2
+        while self._is_open(end) and (best := table.incumbent) is not None:
+            seen = ~np.isnan(table.scores)
+            rows = np.flatnonzero(~seen.all(1))
+            count = seen[rows].sum(1)
+            leads = np.where(seen[rows], table.scores[rows] - table.scores[best], 0.0).sum(1) / count
+            bounds = leads + 2 * table.deviation_of_leads() * np.sqrt(1 / count - 1 / self.num_folds)
+            order = np.argsort(-bounds, kind="stable")[:_BATCH]
+            rows = rows[order[(bounds[order] > 0) & np.isfinite(bounds[order])]]
+            if not len(rows):
+                return
+            wanted = [(row, fold) for row in rows for fold in self._unseen(seen[row])][: end - self.evaluations]
+            self._score(np.array([row for row, _ in wanted]), np.array([fold for _, fold in wanted]))
+            yield
+
+    def _unseen(self, seen: NDArray[np.bool_]) -> NDArray[np.intp]:
+        """The next folds of a subset, that have rows enough to decide on."""
+        folds = np.flatnonzero(~seen)
+        return folds[_stages([self._fold_rows[fold] for fold in folds.tolist()])[0]]
 
     def _confirm(self) -> Iterator[None]:
         complete = self.table.complete
@@ -174,40 +258,85 @@ class Search:
         for turn in range(self._rounds):
             if not len(rows) or self.budget - self.evaluations < len(rows) * self.num_folds:
                 return
-            folds = range(self.num_folds * (turn + 1), self.num_folds * (turn + 2))
-            scores = np.stack([self._scores(self.table.subsets[rows], fold) for fold in folds], 1)
-            for row, more in zip(rows.tolist(), scores.tolist(), strict=True):
+            folds = np.arange(self.num_folds * (turn + 1), self.num_folds * (turn + 2))
+            # Of all or none, as means over different folds are not compared.
+            scores = list(self._evaluations(*_pairs(rows, folds)))
+            for row, more in zip(rows.tolist(), np.reshape(scores, (len(rows), -1)).tolist(), strict=True):
                 self.fresh[row] = self.fresh.get(row, []) + more
             mean = np.array([np.mean(self.fresh[row]) for row in rows.tolist()])
             rows = rows[np.argsort(-mean, kind="stable")][: max(2, len(rows) // 2)]
             yield
 
-    def _scores(self, subsets: NDArray[np.int64], fold: int) -> NDArray[np.float64]:
-        scores = self._evaluate(subsets, fold)
-        self.evaluations += len(subsets)
-        return np.where(np.isfinite(scores), scores, -np.inf)
+    def _evaluations(self, rows: NDArray[np.intp], folds: NDArray[np.intp]) -> Iterator[float]:
+        for score in self._evaluate(self.table.subsets[rows], folds):
+            self.evaluations += 1
+            yield score if math.isfinite(score) else -math.inf
 
-    def _race(
-        self, batch: NDArray[np.int64], limit: int, *, drawn: bool, halve: bool = True, stop: bool = True
-    ) -> None:
-        """Evaluate new subsets fold by fold, and fewer on each."""
-        table = self.table
-        best, deviation = table.incumbent, table.deviation_of_leads()
-        folds = (self._batches + np.arange(self.num_folds)) % self.num_folds
-        batch = batch[: limit - self.evaluations]
-        rows = table.add(batch, int(folds[0]), self._scores(batch, int(folds[0])))
+    def _score(self, rows: NDArray[np.intp], folds: NDArray[np.intp]) -> None:
+        """Enter scores as they come: what ends this early loses none."""
+        pairs = zip(rows.tolist(), folds.tolist(), strict=True)
+        for (row, fold), score in zip(pairs, self._evaluations(rows, folds), strict=True):
+            self.table.scores[row, fold] = score
+
+    def _score_new(self, batch: NDArray[np.int64], folds: NDArray[np.intp], *, drawn: bool) -> NDArray[np.intp]:
+        """Rows of new subsets, scored on some folds."""
+        rows = self.table.add(batch)
+        try:
+            self._score(*_pairs(rows, folds))
+        finally:
+            self.table.drop_unscored()
         if drawn:
             self.proposal.record(rows)
+        return rows
+
+    def _next_stages(self) -> list[NDArray[np.intp]]:
+        """All folds, taken together until they have rows enough; each time from another one on."""
+        folds = (self._batches + np.arange(self.num_folds)) % self.num_folds
         self._batches += 1
-        for seen in range(1, self.num_folds):
-            mean = table.scores[rows[:, None], folds[:seen]].mean(1)
+        return [folds[stage] for stage in _stages([self._fold_rows[fold] for fold in folds.tolist()])]
+
+    def _race(
+        self, batch: NDArray[np.int64], limit: int, *, drawn: bool, halve: bool = True, in_full: bool = False
+    ) -> None:
+        """Evaluate new subsets on some folds after the others, and fewer on each."""
+        table = self.table
+        best, deviation = table.incumbent, table.deviation_of_leads()
+        stages = self._next_stages()
+        if in_full:
+            stages = [np.concatenate(stages)]
+        batch = batch[: (limit - self.evaluations) // len(stages[0])]
+        if not len(batch):
+            return
+        rows = self._score_new(batch, stages[0], drawn=drawn)
+        for place in range(1, len(stages)):
+            seen = np.concatenate(stages[:place])
+            mean = table.scores[rows[:, None], seen].mean(1)
             order = np.argsort(-mean, kind="stable")
             if halve:
                 order = order[: -(-len(order) // 2)]
-            if stop and best is not None:
-                slack = 2 * deviation * math.sqrt(1 / seen - 1 / self.num_folds)
-                order = order[mean[order] >= table.scores[best, folds[:seen]].mean() - slack]
-            rows = rows[order][: limit - self.evaluations]
+            if best is not None:
+                slack = 2 * deviation * math.sqrt(1 / len(seen) - 1 / self.num_folds)
+                order = order[mean[order] >= table.scores[best, seen].mean() - slack]
+            rows = rows[order][: (limit - self.evaluations) // len(stages[place])]
             if not len(rows):
                 return
-            table.fill(rows, int(folds[seen]), self._scores(table.subsets[rows], int(folds[seen])))
+            self._score(*_pairs(rows, stages[place]))
+
+
+def _stages(fold_rows: Sequence[int]) -> list[NDArray[np.intp]]:
+    """Folds in their order, taken together until they have rows enough; too few at the end go with those before."""
+    stages, start = [], 0
+    for fold in range(len(fold_rows)):
+        if sum(fold_rows[start : fold + 1]) >= _ENOUGH_ROWS:
+            stages.append(np.arange(start, fold + 1))
+            start = fold + 1
+    rest = np.arange(start, len(fold_rows))
+    if not stages:
+        return [rest]
+    stages[-1] = np.append(stages[-1], rest)
+    return stages
+
+
+def _pairs(rows: NDArray[np.intp], folds: NDArray[np.intp]) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+    """Each row with each fold."""
+    return np.repeat(rows, len(folds)), np.tile(folds, len(rows))

@@ -1,7 +1,8 @@
 """The scikit-learn selector that keeps exactly k columns for any model."""
 
+import signal
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from types import ModuleType
@@ -10,19 +11,28 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, MetaEstimatorMixin, clone
+from sklearn.exceptions import FitFailedWarning
 from sklearn.metrics import check_scoring
 from sklearn.model_selection import check_cv
 from sklearn.utils.metadata_routing import process_routing
 from sklearn.utils.validation import check_is_fitted
 
-from ksubset.selection._sklearn import check_feature_names_in, raise_for_params
-from ksubset.selection.arguments import check_integer, check_target, is_integer, listed_callbacks, notify, seed_of
+from ksubset.selection._sklearn import check_feature_names_in, routing_enabled
+from ksubset.selection.arguments import (
+    check_integer,
+    check_positive,
+    check_target,
+    is_integer,
+    listed_callbacks,
+    seed_of,
+)
 from ksubset.selection.co_inclusion import CoInclusion, as_good_as_the_best, co_inclusion
-from ksubset.selection.groups import FeatureGroups
+from ksubset.selection.groups import FeatureGroups, is_dataframe
 from ksubset.selection.wrapper import results
 from ksubset.selection.wrapper.cache import ScoreCache, identity
 from ksubset.selection.wrapper.delegation import DelegatingMixin, classifies, tags_of
-from ksubset.selection.wrapper.evaluation import CrossValidation, fresh_splitters
+from ksubset.selection.wrapper.evaluation import CrossValidation, FitLimits, fresh_splitters
+from ksubset.selection.wrapper.reporting import EndedByCallbackError, OutOfTimeError, Reporter
 from ksubset.selection.wrapper.search import ROUNDS, Search
 from ksubset.selection.wrapper.univariate import univariate_scores
 
@@ -36,33 +46,45 @@ class KSubsetSelector(DelegatingMixin, MetaEstimatorMixin, BaseEstimator):  # ty
     is learned from the scores of sampled ones, swaps refine the best, and the few best are compared on fresh folds;
     see `ksubset.selection.wrapper.search`. What costs is fitting models, and is limited by `max_evaluations`.
 
-    Subsets are scored on the same folds. Fresh folds are those of `cv` shuffled anew; where it does not shuffle (an
-    iterable, groups, time series) there are none, and the best score on the folds wins.
+    Subsets are scored on the same folds. Fresh folds are those of `cv` shuffled anew; where it does not shuffle (a
+    number of folds, an iterable, groups, time series) there are none, and the best score on the folds wins.
 
-    Columns with one value in all rows are left out as long as there are others.
+    Columns with one value in all rows, or the same values as a column before, are left out as long as there are others.
+    Missing values are for the model to take or to refuse.
 
     Arguments:
         estimator: The model, with `fit` and, unless `scoring` says otherwise, `score`. It is cloned, and sees columns
             in the container that X is: a DataFrame of pandas or polars, an array, a sparse matrix.
-        n_features_to_select: Columns to keep, k; of `feature_groups` the number of groups. Of several sizes the
-            smallest is kept whose score is within one standard error of the best. "auto" tries 1, 2, 4, ... and all.
+        n_features_to_select: Columns to keep, k; of `feature_groups` the number of groups; a float below 1 is a
+            fraction of them, rounded down, one at least. Of several sizes the smallest is kept whose score is within
+            one standard error of the best. "auto" tries 1, 2, 4, ... and all.
         scoring: A scorer, or the name of one; None is the model's `score`.
         cv: Number of folds, a splitter, or an iterable of splits.
-        max_evaluations: Most model fits, one for a subset on a fold, for each size, the fit of `estimator_` aside.
-            None allows as many as forward selection would take, but 1,000 at least and 10,000 at most.
+        max_evaluations: Most model fits, one for a subset on a fold, for each size, the fit of `estimator_` aside; they
+            are used, unless all subsets are known before. None allows as many as forward selection would take, but
+            1,000 at least and 10,000 at most, and the search ends where it finds nothing better.
+        max_seconds: Most seconds of the search of each size; what is found by then is kept. None for no end.
+        timeout: Seconds that one fit with its score may take; a fit that takes longer fails. It needs the signals of
+            Unix, and the main thread, which processes of joblib have.
+        error_score: Score of a fit that fails, as scikit-learn has it: a subset that fails on a fold is not kept, and a
+            FitFailedWarning says how many did. "raise" lets the first error through. Where the first ten fits all
+            fail, that is an error in any case.
+        column_params: Function of the indices of the columns of a subset that returns more arguments of the model's
+            `fit` as a dict, for those that hold columns of their own, as
+            `lambda columns: {"eval_set": [(X_valid[:, columns], y_valid)]}`.
         n_jobs: Fits at a time, as joblib has it.
         random_state: Seed of the search. A size has the same result alone and among others.
-        verbose: Above 0, prints a line after each batch.
-        callbacks: A function or several, called with a `Progress` after each batch; if one returns True, the search
-            ends with the best so far, and of several sizes with those that are finished. So it does, with a warning,
-            on KeyboardInterrupt.
+        verbose: Above 0, prints a line as often as callbacks are called.
+        callbacks: A function or several, called with a `Progress` after each batch, and after each fit where the last
+            call is a tenth of a second ago; if one returns True, the search ends with the best so far, and of several
+            sizes with those that are finished. So it does, with a warning, on KeyboardInterrupt.
         feature_groups: Sequences of columns, by name or index, that are kept or dropped together, without overlap.
         always_include: Columns, by name or index, that are kept, with their groups; they count towards k.
         exclude: Columns, by name or index, that are not, nor are their groups.
-        checkpoint: Path of a file to which every score is written, batch by batch. Another fit with the same data,
-            estimator, scoring, folds, metadata and random_state takes what is there instead of fitting models again,
-            and so resumes; a file of others is an error, which names them. Sizes, columns and `max_evaluations` may
-            change. Functions, as of `scoring`, are told apart by their names, and need one.
+        checkpoint: Path of a file to which every score is written, within half a second of its fit. Another fit with
+            the same data, estimator, scoring, folds, metadata and random_state takes what is there instead of fitting
+            models again, and so resumes; a file of others is an error, which names them. Sizes, columns and
+            `max_evaluations` may change. Functions, as of `scoring`, are told apart by their names, and need one.
         warm_start: Whether every score is kept in memory, so that the next `fit` resumes as from a
             `checkpoint`: more sizes, or a larger `max_evaluations`, cost what was not scored yet. With other data,
             estimator, scoring, folds, metadata or random_state it starts afresh. If random_state is None, the seed of
@@ -108,6 +130,10 @@ class KSubsetSelector(DelegatingMixin, MetaEstimatorMixin, BaseEstimator):  # ty
         scoring: Any = None,
         cv: Any = 5,
         max_evaluations: int | None = None,
+        max_seconds: float | None = None,
+        timeout: float | None = None,
+        error_score: Any = np.nan,
+        column_params: Callable[[NDArray[np.int64]], Mapping[str, Any]] | None = None,
         n_jobs: int | None = None,
         random_state: Any = None,
         verbose: int = 0,
@@ -119,7 +145,9 @@ class KSubsetSelector(DelegatingMixin, MetaEstimatorMixin, BaseEstimator):  # ty
         warm_start: bool = False,
     ) -> None:
         self.estimator, self.n_features_to_select, self.scoring, self.cv = estimator, n_features_to_select, scoring, cv
-        self.max_evaluations, self.n_jobs, self.random_state = max_evaluations, n_jobs, random_state
+        self.max_evaluations, self.max_seconds, self.timeout = max_evaluations, max_seconds, timeout
+        self.error_score, self.column_params = error_score, column_params
+        self.n_jobs, self.random_state = n_jobs, random_state
         self.verbose, self.callbacks, self.checkpoint, self.warm_start = verbose, callbacks, checkpoint, warm_start
         self.feature_groups, self.always_include, self.exclude = feature_groups, always_include, exclude
 
@@ -129,32 +157,39 @@ class KSubsetSelector(DelegatingMixin, MetaEstimatorMixin, BaseEstimator):  # ty
         Arguments:
             X: Data `(N, n)`.
             y: Targets `(N)` or `(N, m)`; None if the model needs none.
-            params: Metadata for the model's `fit`, the scorer and the splitter, by scikit-learn's metadata routing.
+            params: Where scikit-learn's metadata routing is enabled, metadata for the model's `fit`, the scorer and the
+                splitter. Where it is not, `groups` go to the splitter and all else, such as `sample_weight`, to the
+                model's `fit`; what has a value for each row is cut to the rows of the fold.
         """
-        raise_for_params(params, self, "fit")
         callbacks = listed_callbacks(self.callbacks)
         data, target = self._check_data(X, y)
-        routed = process_routing(self, "fit", **params)
-        fit_params, score_params = routed["estimator"]["fit"], routed["scorer"]["score"]
-        split_params = routed["splitter"]["split"]
+        fit_params, score_params, split_params = self._routed(params)
         splitter = check_cv(self.cv, target, classifier=classifies(self.estimator))
         folds = list(splitter.split(data, target, **split_params))
+        if not folds:
+            raise ValueError("cv: expected one split or more, got none (a generator serves one fit: give a list)")
         groups, sizes = self._groups(data)
         cache, seed = self._score_cache(data, target, splitter, folds, params)
         fresh = [
             fold
-            for other in fresh_splitters(self.cv, splitter, seed, ROUNDS)
+            for other in fresh_splitters(splitter, seed, ROUNDS)
             for fold in other.split(data, target, **split_params)
         ]
         if isinstance(self.scoring, list | tuple | set | dict):
             raise TypeError(f"scoring: expected one scorer, or its name, got {self.scoring!r}")
         scorer = check_scoring(self.estimator, scoring=self.scoring)
         evaluate = CrossValidation(
-            self.estimator, scorer, data, target, folds, fresh, fit_params, score_params, self.n_jobs, cache
-        )
+            self.estimator, scorer, data, target, folds, fresh, fit_params, score_params, self.column_params,
+            self.n_jobs, cache, self._limits(),
+        )  # fmt: skip
         prior = univariate_scores(data, target, classify=classifies(self.estimator))
         with evaluate.workers:
             found = self._search(evaluate, groups, sizes, prior, seed, cache, callbacks)
+        if evaluate.failures:
+            warnings.warn(
+                f"{len(evaluate.failures)} of {evaluate.num_fits} fits failed, the first with {evaluate.failures[0]}",
+                FitFailedWarning, stacklevel=2,
+            )  # fmt: skip
         kept = results.within_one_standard_error(found)
         self.support_, self.best_score_, self.inclusion_probabilities_ = kept.support, kept.score, kept.inclusion
         self.n_features_ = int(kept.support.sum())
@@ -162,7 +197,8 @@ class KSubsetSelector(DelegatingMixin, MetaEstimatorMixin, BaseEstimator):  # ty
         self.path_, self.cv_results_ = results.path(found), results.cv_results(found)
         targets = () if target is None else (target,)
         self.estimator_ = clone(self.estimator)
-        self.estimator_.fit(self._selected(data), *targets, **fit_params)
+        more = {} if self.column_params is None else self.column_params(np.flatnonzero(self.support_))
+        self.estimator_.fit(self._selected(data), *targets, **fit_params, **more)
         return self
 
     def co_inclusion(self, *, max_columns: int = 30) -> CoInclusion:
@@ -199,6 +235,28 @@ class KSubsetSelector(DelegatingMixin, MetaEstimatorMixin, BaseEstimator):  # ty
         """The place in the path of what is kept: sizes differ, and so do their columns."""
         return int(np.flatnonzero((self.path_["support"] == self.support_).all(1))[0])
 
+    def _routed(self, params: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any], dict[str, Any]]:
+        """Metadata for the model's `fit`, the scorer and the splitter."""
+        if not routing_enabled():
+            own = dict(params)
+            groups = own.pop("groups", None)
+            return own, {}, {} if groups is None else {"groups": groups}
+        routed = process_routing(self, "fit", **params)
+        return routed["estimator"]["fit"], routed["scorer"]["score"], routed["splitter"]["split"]
+
+    def _limits(self) -> FitLimits:
+        if self.max_seconds is not None:
+            check_positive("max_seconds", self.max_seconds)
+        if self.timeout is not None:
+            check_positive("timeout", self.timeout)
+            if not hasattr(signal, "setitimer"):
+                raise ValueError(f"timeout: expected None on a system without interval timers, got {self.timeout}")
+        if self.error_score != "raise" and not isinstance(self.error_score, int | float | np.number):
+            raise ValueError(f"error_score: expected a number or 'raise', got {self.error_score!r}")
+        if self.column_params is not None and not callable(self.column_params):
+            raise TypeError(f"column_params: expected a function of columns or None, got {self.column_params!r}")
+        return FitLimits(self.timeout, self.error_score)
+
     def _check_data(self, data: Any, target: Any) -> tuple[Any, Any]:
         data = self._check_features(data, reset=True)
         if target is None:
@@ -207,7 +265,18 @@ class KSubsetSelector(DelegatingMixin, MetaEstimatorMixin, BaseEstimator):  # ty
                 name = type(self.estimator).__name__
                 raise ValueError(f"y: {name} requires y to be passed, but the target y is None")
             return data, None
-        return data, check_target(target, data)
+        target = check_target(target, data)
+        self._ask_about_missing(data, target)
+        return data, target
+
+    def _ask_about_missing(self, data: Any, target: Any) -> None:
+        """Let the model itself refuse what is missing or infinite, whatever its tags say: a fit to a few rows."""
+        if is_dataframe(data) or self.__sklearn_tags__().input_tags.allow_nan:
+            return
+        values = data.data if hasattr(data, "tocsc") else data
+        if values.dtype.kind != "f" or np.isfinite(values).all():
+            return
+        clone(self.estimator).fit(data, target)
 
     def _groups(self, data: Any) -> tuple[FeatureGroups, list[int]]:
         groups, wanted = self._feature_groups(data), self.n_features_to_select
@@ -216,8 +285,9 @@ class KSubsetSelector(DelegatingMixin, MetaEstimatorMixin, BaseEstimator):  # ty
             sizes = [size for size in (groups.least, *powers, groups.most) if size >= groups.least]
         else:
             sizes = list(wanted) if isinstance(wanted, list | tuple | range | np.ndarray) else [wanted]
+            sizes = [max(1, int(size * len(groups))) if _is_fraction(size) else size for size in sizes]
         if not sizes or not all(map(is_integer, sizes)):
-            raise TypeError(f'n_features_to_select: expected an integer, several, or "auto", got {wanted!r}')
+            raise TypeError(f'n_features_to_select: expected integers, fractions or "auto", got {wanted!r}')
         groups.check_sizes(sizes, wanted)
         return groups, sorted({int(size) for size in sizes})
 
@@ -261,29 +331,25 @@ class KSubsetSelector(DelegatingMixin, MetaEstimatorMixin, BaseEstimator):  # ty
         found: list[results.Result] = []
         for size in sizes:
             space = groups.space(size)
-            budget = self._budget(len(space.free), space.size, evaluate.num_folds)
+            budget = self._budget(len(space.free), space.size, len(evaluate.fold_rows))
+            reporter = Reporter(space, cache, callbacks, self.verbose, self.max_seconds)
             search = Search(
-                partial(evaluate, space), len(space.free), space.size,
-                evaluate.num_folds, budget, seed, num_fresh=evaluate.num_fresh, prior=space.to_groups(prior),
+                partial(evaluate, space, after_fit=reporter.after_fit), len(space.free), space.size,
+                evaluate.fold_rows, budget, seed, num_fresh=evaluate.num_fresh, prior=space.to_groups(prior),
+                use_all=self.max_evaluations is not None, max_seconds=self.max_seconds,
             )  # fmt: skip
-            ended = False
+            reporter.search, ended = search, False
             try:
                 for _ in search.run():
-                    if cache is not None:
-                        cache.save()
-                    progress = results.progress_of(search, space)
-                    if self.verbose > 0:
-                        print(
-                            f"[KSubsetSelector] k = {size}: {progress.n_fits} of at most {search.budget} fits, "
-                            f"{progress.n_subsets} subsets, best score {progress.best_score:.4g}"
-                        )
-                    if ended := notify(callbacks, progress):
-                        break
+                    reporter.report()
+            except OutOfTimeError:
+                reporter.save()
+            except EndedByCallbackError:
+                ended = True
             except KeyboardInterrupt:
                 if not found and not len(search.table):
                     raise
-                if cache is not None:
-                    cache.save()
+                reporter.save()
                 ended = True
                 warnings.warn("interrupted: the selector keeps the best columns found so far", stacklevel=3)
             # Scores that were not confirmed promise too much to stand beside others.
@@ -305,3 +371,7 @@ class KSubsetSelector(DelegatingMixin, MetaEstimatorMixin, BaseEstimator):  # ty
                 f"got {self.max_evaluations}"
             )
         return int(self.max_evaluations)
+
+
+def _is_fraction(size: Any) -> bool:
+    return isinstance(size, float | np.floating) and bool(0 < size < 1)
