@@ -115,11 +115,11 @@ def test_ctrl_c_keeps_the_best_so_far(data: Path, monkeypatch: pytest.MonkeyPatc
     module = sys.modules["ksubset.selection.wrapper.evaluation"]
     fit, fits = module._fit_and_score, []
 
-    def interrupted(*arguments: Any) -> float:
+    def interrupted(*arguments: Any) -> Any:
         fits.append(1)
         if len(fits) == 50:
             raise KeyboardInterrupt
-        return float(fit(*arguments))
+        return fit(*arguments)
 
     monkeypatch.setattr(module, "_fit_and_score", interrupted)
     result = invoke(data, "--target", "price", "--k", "3", "--exclude", "y", *QUICK)

@@ -10,7 +10,14 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import clone
 from sklearn.metrics import check_scoring, get_scorer_names
-from sklearn.model_selection import GroupKFold, StratifiedGroupKFold, TimeSeriesSplit, train_test_split
+from sklearn.model_selection import (
+    GroupKFold,
+    KFold,
+    StratifiedGroupKFold,
+    StratifiedKFold,
+    TimeSeriesSplit,
+    train_test_split,
+)
 from threadpoolctl import threadpool_limits
 
 from ksubset.selection.tabular.types import Table, check_names
@@ -70,7 +77,7 @@ def select(
         estimator: As of `make_model`.
         k: Columns to keep; of several, or "auto", as the selector has it.
         scoring: Name of a scorer; None is the estimator's own score. Of two classes the last one is the positive one.
-        cv: Folds of the cross-validation: of whole groups where the table has some, and each after the rows that it is
+        cv: Folds of the cross-validation, shuffled: of whole groups where the table has some, and each after the rows that it is
             predicted from where these are in the order of time. So are the rows held out: whole groups, or the last.
         max_evaluations: Most model fits, for each size.
         jobs: Fits at a time, each on one thread.
@@ -95,7 +102,7 @@ def select(
     search, test = _split(table, cv, test_share, seed)
     selector = KSubsetSelector(
         estimator, n_features_to_select=k if isinstance(k, str) else list(k), scoring=scoring,
-        cv=_folds(table, search, cv),
+        cv=_folds(table, search, cv, seed),
         max_evaluations=max_evaluations, n_jobs=jobs, random_state=seed, callbacks=callback, always_include=always,
         checkpoint=checkpoint,
     )  # fmt: skip
@@ -164,12 +171,12 @@ def _grouped(table: Table, parts: int, *, shuffle: bool, seed: int | None) -> An
     return kind(parts, shuffle=shuffle, random_state=seed)
 
 
-def _folds(table: Table, rows: NDArray[np.intp], cv: int) -> Any:
+def _folds(table: Table, rows: NDArray[np.intp], cv: int, seed: int) -> Any:
     """What the selector is given as `cv`."""
     if table.ordered:
         return TimeSeriesSplit(cv)
     if table.groups is None:
-        return cv
+        return (KFold if table.classes is None else StratifiedKFold)(cv, shuffle=True, random_state=seed)
     splitter = _grouped(table, cv, shuffle=False, seed=None)
     return list(splitter.split(table.features.iloc[rows], table.target[rows], table.groups[rows]))
 

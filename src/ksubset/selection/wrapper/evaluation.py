@@ -71,7 +71,7 @@ class CrossValidation:
         streams = getattr(backend, "supports_return_generator", False)
         self.workers = Parallel(n_jobs=n_jobs, return_as="generator" if streams else "list")
         """To be entered around many calls: a cluster starts workers anew for each call otherwise, in seconds."""
-        self.failures: list[str] = []
+        self.failures: list[Exception] = []
         """What went wrong in fits that failed."""
         self.num_fits = 0
         """Models fitted by this object, whose scores were not known."""
@@ -88,8 +88,7 @@ class CrossValidation:
             after_fit: Called after each fit, when its score is remembered.
 
         Raises:
-            Whatever the model's `fit` and the scorer do, if that is asked for; and a ValueError if the first ten fits
-            all fail.
+            Whatever the model's `fit` and the scorer do, if that is asked for, and if the first ten fits all fail.
         """
         known: dict[Key, float] = {} if self._cache is None else self._cache.known
         columns = [space.columns(subset) for subset in subsets]
@@ -115,13 +114,14 @@ class CrossValidation:
             after_fit()
             yield score
 
-    def _note(self, failure: str | None) -> None:
+    def _note(self, failure: Exception | None) -> None:
         self.num_fits += 1
         if failure is None:
             return
         self.failures.append(failure)
         if len(self.failures) == self.num_fits == _HOPELESS:
-            raise ValueError(f"estimator: expected fits that succeed, but the first {_HOPELESS} all failed: {failure}")
+            failure.add_note(f"So the first {_HOPELESS} fits have all failed.")
+            raise failure
 
     def _more(self, columns: NDArray[np.int64]) -> Mapping[str, Any]:
         return {} if self._column_params is None else self._column_params(columns)
@@ -175,7 +175,7 @@ def _way_to_copy(model: Any) -> Any:
     return copy.deepcopy
 
 
-def _fit_and_score(call: tuple[Any, ...]) -> tuple[float, str | None]:
+def _fit_and_score(call: tuple[Any, ...]) -> tuple[float, Exception | None]:
     """The score, and what went wrong."""
     copied, estimator, scorer, data, (rows, target, params), (test_rows, truth, test_params), more, limits = call
     try:
@@ -186,7 +186,7 @@ def _fit_and_score(call: tuple[Any, ...]) -> tuple[float, str | None]:
     except Exception as error:
         if limits.error_score == "raise":
             raise
-        return float(limits.error_score), repr(error)
+        return float(limits.error_score), error
 
 
 def fresh_splitters(splitter: Any, seed: int, count: int) -> list[Any]:

@@ -92,7 +92,7 @@ class Search:
         generator = torch.Generator().manual_seed(int(self._rng.integers(2**62)))
         self._rounds = min(ROUNDS, num_fresh // self.num_folds)
         in_full = sum(max(2, _FINALISTS >> r) for r in range(self._rounds)) * self.num_folds
-        self._reserve = min(budget // 10, in_full)
+        self._reserve = min(budget // 10, in_full, budget - self.num_folds)
         self._end = math.inf if max_seconds is None else time.monotonic() + 0.9 * max_seconds
         self._fold_rows = fold_rows
         self._most_at_once = max(map(len, _stages(fold_rows)))
@@ -178,6 +178,9 @@ class Search:
             self.proposal.learn()
 
     def _explore_and_refine(self, limit: int) -> Iterator[None]:
+        # One subset has a score in any case.
+        self._race_mode(limit)
+        yield
         best, logits, in_vain = None, self.proposal.logits, 0
         while self._is_open(limit) and (self._use_all or in_vain <= _RESTARTS):
             before = self.evaluations

@@ -184,10 +184,16 @@ class KSubsetSelector(DelegatingMixin, MetaEstimatorMixin, BaseEstimator):  # ty
         )  # fmt: skip
         prior = univariate_scores(data, target, classify=classifies(self.estimator))
         with evaluate.workers:
-            found = self._search(evaluate, groups, sizes, prior, seed, cache, callbacks)
+            try:
+                found = self._search(evaluate, groups, sizes, prior, seed, cache, callbacks)
+            except ValueError:
+                # No score is finite because no fit succeeds.
+                if 0 < evaluate.num_fits == len(evaluate.failures):
+                    raise evaluate.failures[0] from None
+                raise
         if evaluate.failures:
             warnings.warn(
-                f"{len(evaluate.failures)} of {evaluate.num_fits} fits failed, the first with {evaluate.failures[0]}",
+                f"{len(evaluate.failures)} of {evaluate.num_fits} fits failed, the first with {evaluate.failures[0]!r}",
                 FitFailedWarning, stacklevel=2,
             )  # fmt: skip
         kept = results.within_one_standard_error(found)
@@ -266,15 +272,15 @@ class KSubsetSelector(DelegatingMixin, MetaEstimatorMixin, BaseEstimator):  # ty
                 raise ValueError(f"y: {name} requires y to be passed, but the target y is None")
             return data, None
         target = check_target(target, data)
-        self._ask_about_missing(data, target)
+        self._ask_the_model(data, target)
         return data, target
 
-    def _ask_about_missing(self, data: Any, target: Any) -> None:
-        """Let the model itself refuse what is missing or infinite, whatever its tags say: a fit to a few rows."""
+    def _ask_the_model(self, data: Any, target: Any) -> None:
+        """Let the model itself refuse what is missing, infinite or of any type, whatever its tags say: in one fit."""
         if is_dataframe(data) or self.__sklearn_tags__().input_tags.allow_nan:
             return
         values = data.data if hasattr(data, "tocsc") else data
-        if values.dtype.kind != "f" or np.isfinite(values).all():
+        if values.dtype.kind != "O" and (values.dtype.kind != "f" or np.isfinite(values).all()):
             return
         clone(self.estimator).fit(data, target)
 
