@@ -77,8 +77,9 @@ def select(
         estimator: As of `make_model`.
         k: Columns to keep; of several, or "auto", as the selector has it.
         scoring: Name of a scorer; None is the estimator's own score. Of two classes the last one is the positive one.
-        cv: Folds of the cross-validation, shuffled: of whole groups where the table has some, and each after the rows that it is
-            predicted from where these are in the order of time. So are the rows held out: whole groups, or the last.
+        cv: Folds of the cross-validation, shuffled: of whole groups where the table has some; not shuffled, and each
+            after the rows that it is predicted from, where these are in the order of time. So are the rows held out:
+            whole groups, or the last.
         max_evaluations: Most model fits, for each size.
         jobs: Fits at a time, each on one thread.
         seed: Of the rows held out, the search, and the random columns.
