@@ -25,11 +25,12 @@ ALLOWED = {
     "training": {"_support", "schedules", "numerics", "distributions", "estimators", "nn"},
 }
 ALLOWED |= {room: set(ALLOWED) for room in ("selection", "stats", "lab")}
+ALLOWED["design"] = {"_support", "schedules", "numerics", "distributions", "estimators"}
 ALLOWED["applications"] = set(ALLOWED) - {"lab"}
 ALLOWED["experiments"] = set(ALLOWED) - {"lab"}
 ALLOWED["cli"] = set(ALLOWED)
 # Those that bring dependencies of their own.
-EXTRAS = {"selection", "stats", "applications", "experiments", "lab", "cli"}
+EXTRAS = {"design", "selection", "stats", "applications", "experiments", "lab", "cli"}
 LONGEST = 400
 
 
