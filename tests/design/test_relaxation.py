@@ -23,7 +23,8 @@ CRITERIA: list[Criterion] = [
 @pytest.mark.parametrize("criterion", CRITERIA)
 def test_swaps_are_those_of_whole_designs(criterion: Criterion) -> None:
     subset = np.array([0, 3, 4, 8, 11])
-    swaps = criterion.swaps(subset)
+    allowed = np.tile(~np.isin(np.arange(N), subset), (K, 1))
+    swaps = criterion.swaps(subset, allowed)
     present = criterion.utilities(subset[None])[0]
     whole = np.full((K, N), -np.inf)
     for i in range(K):

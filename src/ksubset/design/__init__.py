@@ -1,7 +1,10 @@
-"""Criteria of optimal experimental design, and their relaxed optima, which bound every design. Needs the extra
-``selection``.
-"""
+"""Optimal experimental design: which k of n runs to make. Needs the extra ``selection``."""
 
 from ksubset._support.extras import require
 
-require("numpy", "selection")
+for _package in ("scipy", "sklearn"):
+    require(_package, "selection")
+
+from ksubset.design.optimal import DesignResult, optimal_design  # noqa: E402
+
+__all__ = ["DesignResult", "optimal_design"]

@@ -15,7 +15,7 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["Array", "AverageVariance", "Criterion", "Determinant", "SmallestEigenvalue"]
+__all__ = ["Array", "AverageVariance", "Criterion", "Determinant", "Indices", "SmallestEigenvalue"]
 
 Array = NDArray[np.float64]
 Indices = NDArray[np.int64]
@@ -60,11 +60,11 @@ class Criterion(ABC):
     def _of_information(self, information: Array) -> Array: ...
 
     @abstractmethod
-    def swaps(self, subset: Indices) -> Array:
+    def swaps(self, subset: Indices, allowed: NDArray[np.bool_]) -> Array:
         """Utilities after each swap, `(k, n)`: row i of a design `(k)` gives way to candidate j.
 
-        Those that are no better than the design may be -inf instead. Swaps for a row that is in the design already are
-        -inf, too. The information of the design must not be singular.
+        They are -inf where a swap is not allowed, and may be where it is worse than the best. The information of the
+        design must not be singular.
         """
 
     @abstractmethod
@@ -97,16 +97,15 @@ class Determinant(Criterion):
         sign, logarithm = np.linalg.slogdet(information)
         return np.where((sign > 0) & _regular(information), logarithm, -np.inf)
 
-    def swaps(self, subset: Indices) -> Array:
+    def swaps(self, subset: Indices, allowed: NDArray[np.bool_]) -> Array:
         information = self.information(subset[None])[0]
         inverse = np.linalg.inv(information)
         solved = self.rows @ inverse
         cross = self.rows[subset] @ solved.T
         own = (solved * self.rows).sum(1)
         factor = (1 + own) * (1 - own[subset, None]) + cross**2
-        factor[:, subset] = 0
         with np.errstate(divide="ignore"):
-            changed: Array = np.linalg.slogdet(information)[1] + np.log(np.maximum(factor, 0))
+            changed: Array = np.linalg.slogdet(information)[1] + np.log(np.where(allowed, np.maximum(factor, 0), 0))
         return changed
 
     def relaxed(self, weights: Array, smoothing: float) -> tuple[float, Array, float]:
@@ -143,7 +142,7 @@ class AverageVariance(Criterion):
         utility[regular] = -np.trace(np.linalg.solve(information[regular], self._moments), axis1=1, axis2=2)
         return utility
 
-    def swaps(self, subset: Indices) -> Array:
+    def swaps(self, subset: Indices, allowed: NDArray[np.bool_]) -> Array:
         inverse = np.linalg.inv(self.information(subset[None])[0])
         solved = self.rows @ inverse
         other = solved @ self._moments @ inverse
@@ -155,9 +154,8 @@ class AverageVariance(Criterion):
         change = (own + 1) * own_other[subset, None] - 2 * cross * cross_other + (own[subset, None] - 1) * own_other
         with np.errstate(divide="ignore", invalid="ignore"):
             # The determinant of the information has the factor -determinant, which is 0 where it becomes singular.
-            changed = np.where(determinant < -1e-12, -np.trace(inverse @ self._moments) + change / determinant, -np.inf)
-        changed[:, subset] = -np.inf
-        return changed
+            changed = -np.trace(inverse @ self._moments) + change / determinant
+        return np.where(allowed & (determinant < -1e-12), changed, -np.inf)
 
     def relaxed(self, weights: Array, smoothing: float) -> tuple[float, Array, float]:
         information = self.weighted(weights)
@@ -181,12 +179,12 @@ class SmallestEigenvalue(Criterion):
         return value / bound
 
     def _of_information(self, information: Array) -> Array:
-        smallest: Array = np.linalg.eigvalsh(information)[:, 0]
-        return np.where(_regular(information), smallest, -np.inf)
+        utility: Array = np.where(_regular(information), np.linalg.eigvalsh(information)[:, 0], -np.inf)
+        return utility
 
-    def swaps(self, subset: Indices) -> Array:
+    def swaps(self, subset: Indices, allowed: NDArray[np.bool_]) -> Array:
         information = self.information(subset[None])[0]
-        bounds = self._interlaced(information, subset)
+        bounds = np.where(allowed, self._interlaced(information, subset), -np.inf)
         best = present = float(np.linalg.eigvalsh(information)[0])
         changed = np.full(bounds.shape, -np.inf)
         order = np.argsort(-bounds, axis=None)
@@ -211,8 +209,8 @@ class SmallestEigenvalue(Criterion):
             c = values[1] - second[subset, None] ** 2 + second**2
             b = first * second - (first * second)[subset, None]
             a = (a + c) / 2 - np.hypot((a - c) / 2, b)
-        a[:, subset] = -np.inf
-        return a
+        bounds: Array = a
+        return bounds
 
     def relaxed(self, weights: Array, smoothing: float) -> tuple[float, Array, float]:
         values, vectors = np.linalg.eigh(self.weighted(weights))

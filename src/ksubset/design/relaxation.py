@@ -4,6 +4,7 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ksubset.design.criteria import Array, Criterion
 
@@ -27,7 +28,7 @@ class Relaxed:
     bound: float
     slopes: Array
 
-    def forced(self, utility: float, k: int) -> tuple[Array, Array]:
+    def forced(self, utility: float, k: int) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
         """Items that are in every design of a larger utility, and items that are in none, `(n)` each, boolean."""
         ordered = np.sort(self.slopes)[::-1]
         least, next_one = ordered[k - 1], ordered[k] if k < len(ordered) else -math.inf
@@ -62,10 +63,11 @@ def _ascend(criterion: Criterion, weights: Array, k: int, smoothing: float, tole
     length = 1 / np.abs(slopes).max()
     best = Relaxed(weights, math.inf, slopes)
     for _ in range(_STEPS):
-        bound = constant + float(np.partition(slopes, len(slopes) - k)[len(slopes) - k :].sum())
-        if bound < best.bound:
-            best = Relaxed(weights, bound, slopes)
-        if best.bound - utility <= tolerance * max(1.0, abs(utility)):
+        most = float(np.partition(slopes, len(slopes) - k)[len(slopes) - k :].sum())
+        if constant + most < best.bound:
+            best = Relaxed(weights, constant + most, slopes)
+        # By so much a smoothed utility can be larger elsewhere; more exactly than it is smoothed nobody has to know.
+        if most - float(slopes @ weights) <= max(tolerance * max(1.0, abs(utility)), 0.1 * smoothing):
             break
         direction = project(weights + length * slopes, k) - weights
         rise, step = float(slopes @ direction), 1.0

@@ -7,8 +7,8 @@ import pytest
 import torch
 
 from ksubset import KSubset
-from ksubset.selection.wrapper.proposal import Proposal
-from ksubset.selection.wrapper.scores import ScoreTable
+from ksubset.search.proposal import Proposal
+from ksubset.search.scores import ScoreTable
 
 
 def proposal(n: int, k: int, logits: torch.Tensor | None = None) -> tuple[ScoreTable, Proposal]:
