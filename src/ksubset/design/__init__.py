@@ -1,4 +1,4 @@
-"""Optimal experimental design: which k of n runs to make. Needs the extra ``selection``."""
+"""Where to put k sensors, and which k of n runs to make. Needs the extra ``selection``."""
 
 from ksubset._support.extras import require
 
@@ -6,5 +6,6 @@ for _package in ("scipy", "sklearn"):
     require(_package, "selection")
 
 from ksubset.design.optimal import DesignResult, optimal_design  # noqa: E402
+from ksubset.design.sensors import SensorSelector  # noqa: E402
 
-__all__ = ["DesignResult", "optimal_design"]
+__all__ = ["DesignResult", "SensorSelector", "optimal_design"]
