@@ -58,7 +58,7 @@ class SensorSelector(SelectorMixin, BaseEstimator):  # type: ignore[misc]
         sensors_: Their indices, ascending, `(k)`.
         error_: Leave-one-out error of linear decoding from them, as a share of the norm of the fluctuations.
         mean_: Mean of the field, `(n)`.
-        coef_: Without an estimator, the decoder's coefficients, `(k, n)`, or `(k, c)` for y.
+        coef_: Without an estimator, the decoder's coefficients, `(k, n)`, or for y `(k)` or `(k, c)`.
         estimator_: The estimator, fitted to readings `(m, k)`; None without one.
         modes_: With an estimator and without y, orthonormal POD modes, `(r, n)`.
         n_features_in_: Places, n.
@@ -144,8 +144,10 @@ class SensorSelector(SelectorMixin, BaseEstimator):  # type: ignore[misc]
         self.error_ = float(decoding.errors(sensors[None])) ** 0.5
         self.estimator_ = None
         if self.estimator is None:
-            self._offset = told.mean(0)
-            self.coef_: Array = decoding.coefficients(sensors, torch.from_numpy(told)).numpy()
+            coefficients = decoding.coefficients(sensors, torch.from_numpy(told)).numpy()
+            one = target is not None and target.ndim == 1
+            self._offset = told.mean(0)[0] if one else told.mean(0)
+            self.coef_: Array = coefficients[:, 0] if one else coefficients
         else:
             self.estimator_ = clone(self.estimator).fit(data[:, self.sensors_], target)
         return self
