@@ -24,12 +24,15 @@ ALLOWED = {
     "nn": {"numerics", "distributions", "estimators"},
     "training": {"_support", "schedules", "numerics", "distributions", "estimators", "nn"},
 }
-ALLOWED |= {room: set(ALLOWED) for room in ("selection", "stats", "lab")}
+ALLOWED |= {room: set(ALLOWED) for room in ("stats", "lab")}
+ALLOWED["search"] = {"_support", "schedules", "numerics", "distributions", "estimators"}
+ALLOWED["design"] = ALLOWED["search"] | {"search"}
+ALLOWED["selection"] = set(ALLOWED) - {"design", "stats", "lab"}
 ALLOWED["applications"] = set(ALLOWED) - {"lab"}
 ALLOWED["experiments"] = set(ALLOWED) - {"lab"}
 ALLOWED["cli"] = set(ALLOWED)
 # Those that bring dependencies of their own.
-EXTRAS = {"selection", "stats", "applications", "experiments", "lab", "cli"}
+EXTRAS = {"design", "search", "selection", "stats", "applications", "experiments", "lab", "cli"}
 LONGEST = 400
 
 

@@ -12,8 +12,8 @@ from sklearn.utils import check_array
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from ksubset._support.extras import require
+from ksubset.search.arguments import is_integer
 from ksubset.selection._sklearn import check_feature_names_in, get_output_config, safe_indexing
-from ksubset.selection.arguments import is_integer
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -26,7 +26,8 @@ from ksubset.applications.explain.networks import (
 )  # fmt: skip
 from ksubset.applications.explain.training import Answer, Examples, Recipe, RowHead, Training
 from ksubset.estimators import Estimator, LeaveOneOut
-from ksubset.selection.arguments import check_integer, check_positive, seed_of
+from ksubset.search.arguments import check_integer, check_positive
+from ksubset.selection.arguments import seed_of
 from ksubset.selection.neural.networks import device_of
 from ksubset.training import load, save, seeded
 

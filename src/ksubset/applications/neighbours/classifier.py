@@ -16,7 +16,8 @@ from torch import nn
 
 from ksubset.applications.neighbours.training import Recipe, Training
 from ksubset.estimators import Estimator
-from ksubset.selection.arguments import check_integer, seed_of
+from ksubset.search.arguments import check_integer
+from ksubset.selection.arguments import seed_of
 from ksubset.selection.neural.batches import Scaling
 from ksubset.selection.neural.networks import device_of, new_network
 from ksubset.training import load, save, seeded

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from ksubset.applications.neighbours.model import LOSSES, AtMean, NeighborSelector, class_shares
 from ksubset.estimators import Estimator
-from ksubset.selection.arguments import check_integer, check_positive
+from ksubset.search.arguments import check_integer, check_positive
 from ksubset.training import Batch, JointTraining, Plan
 
 __all__ = ["Recipe", "Training"]

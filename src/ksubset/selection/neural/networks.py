@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from ksubset.selection.arguments import check_integer
+from ksubset.search.arguments import check_integer
 
 __all__ = ["check_outputs", "device_of", "new_network"]
 

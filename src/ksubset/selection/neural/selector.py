@@ -19,8 +19,9 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from torch import Tensor, nn
 
 from ksubset.estimators import Estimator
+from ksubset.search.arguments import check_integer, is_integer, listed_callbacks, notify
 from ksubset.selection._sklearn import check_feature_names_in, check_sample_weight
-from ksubset.selection.arguments import check_integer, check_target, is_integer, listed_callbacks, notify, seed_of
+from ksubset.selection.arguments import check_target, seed_of
 from ksubset.selection.co_inclusion import CoInclusion, joint_probabilities, likeliest
 from ksubset.selection.groups import SubsetSpace, SupportMixin, is_constant, take_rows
 from ksubset.selection.neural.batches import Scaling

@@ -15,7 +15,7 @@ from ksubset.distributions import KSubset
 from ksubset.estimators import Estimator, LeaveOneOut
 from ksubset.nn import FeatureGate
 from ksubset.schedules import ExponentialSchedule
-from ksubset.selection.arguments import check_integer, check_positive
+from ksubset.search.arguments import check_integer, check_positive
 from ksubset.selection.groups import SubsetSpace
 from ksubset.selection.neural.batches import Batches, DenseRows, Scaling, SparseRows
 from ksubset.selection.neural.targets import Target

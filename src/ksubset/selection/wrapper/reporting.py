@@ -5,7 +5,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from ksubset.selection.arguments import notify
+from ksubset.search.arguments import notify
 from ksubset.selection.groups import SubsetSpace
 from ksubset.selection.wrapper.cache import ScoreCache
 from ksubset.selection.wrapper.results import Progress, progress_of

@@ -36,8 +36,8 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from ksubset.selection.wrapper.proposal import Proposal
-from ksubset.selection.wrapper.scores import ScoreTable
+from ksubset.search.proposal import Proposal
+from ksubset.search.scores import ScoreTable
 
 __all__ = ["ROUNDS", "Search", "evaluations_of_all"]
 

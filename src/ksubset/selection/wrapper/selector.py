@@ -17,15 +17,9 @@ from sklearn.model_selection import check_cv
 from sklearn.utils.metadata_routing import process_routing
 from sklearn.utils.validation import check_is_fitted
 
+from ksubset.search.arguments import check_integer, check_positive, is_integer, listed_callbacks
 from ksubset.selection._sklearn import check_feature_names_in, routing_enabled
-from ksubset.selection.arguments import (
-    check_integer,
-    check_positive,
-    check_target,
-    is_integer,
-    listed_callbacks,
-    seed_of,
-)
+from ksubset.selection.arguments import check_target, seed_of
 from ksubset.selection.co_inclusion import CoInclusion, as_good_as_the_best, co_inclusion
 from ksubset.selection.groups import FeatureGroups, is_dataframe
 from ksubset.selection.wrapper import results

@@ -1,0 +1,66 @@
+"""Every value of a search in a file, written as it comes."""
+
+import json
+from collections import defaultdict, deque
+from collections.abc import Mapping
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ksubset._support.files import write
+from ksubset._support.identity import differences
+
+__all__ = ["Checkpoint"]
+
+
+class Checkpoint:
+    """Values by subset, in a file that is whole at all times but for a torn last line, which counts as not written.
+
+    The file is a line of JSON for what the values depend on, and one for each value.
+
+    Arguments:
+        path: The file; it need not exist.
+        identity: Named digests of everything that the search depends on.
+
+    Raises:
+        ValueError: The file is none of this kind, or of another problem; the message says what differs.
+        OSError: It cannot be read or written.
+    """
+
+    def __init__(self, path: Path, identity: Mapping[str, str]) -> None:
+        self._known: defaultdict[tuple[int, ...], deque[float]] = defaultdict(deque)
+        lines: list[bytes] = []
+        if path.exists():
+            # What follows the last line break is nothing, or torn.
+            lines = path.read_bytes().split(b"\n")[:-1]
+            try:
+                found = dict(json.loads(lines[0])["search"])
+                for subset, value in map(json.loads, lines[1:]):
+                    self._known[tuple(subset)].append(float(value))
+            # A file of another kind fails in one of these ways: no JSON, not a mapping, missing or malformed fields.
+            except (IndexError, ValueError, TypeError, KeyError) as error:
+                raise ValueError(f"checkpoint: expected a file of a search, got {path} ({error!r})") from error
+            if other := differences(identity, found):
+                raise ValueError(
+                    f"checkpoint: expected a file of the same problem, got {path}, which differs in "
+                    f"{', '.join(other)}; delete it, or give another path"
+                )
+        else:
+            lines = [json.dumps({"search": dict(identity)}).encode()]
+        write(path, b"".join(line + b"\n" for line in lines))
+        self._file = path.open("ab")
+
+    def take(self, subset: NDArray[np.int64]) -> float | None:
+        """The next value of a subset in the file that was not taken yet; None if there is none."""
+        known = self._known.get(tuple(subset.tolist()))
+        return known.popleft() if known else None
+
+    def add(self, subset: NDArray[np.int64], value: float) -> None:
+        """Write a value."""
+        self._file.write(json.dumps([subset.tolist(), value], separators=(",", ":")).encode() + b"\n")
+        self._file.flush()
+
+    def close(self) -> None:
+        """End writing."""
+        self._file.close()

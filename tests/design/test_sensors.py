@@ -1,0 +1,179 @@
+"""The selector against enumeration, in scikit-learn, and with bad input."""
+
+from itertools import combinations
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from sklearn.base import clone
+from sklearn.linear_model import LogisticRegression
+from sklearn.neighbors import KNeighborsRegressor
+from sklearn.pipeline import make_pipeline
+
+from ksubset.design import SensorSelector, plot_field
+from ksubset.design.decoding import Decoding
+from ksubset.search import Apart, AtMost, Budget
+
+N = 24
+PLACE = np.linspace(0, 1, N)
+
+
+@pytest.fixture
+def field() -> np.ndarray:
+    """A wave whose place and width vary, with noise."""
+    rng = np.random.default_rng(2)
+    middle, width = rng.uniform(0.2, 0.8, (60, 1)), rng.uniform(0.1, 0.3, (60, 1))
+    waves: np.ndarray = np.exp(-(((PLACE - middle) / width) ** 2)) + 0.01 * rng.normal(size=(60, N)) + 3
+    return waves
+
+
+def test_search_finds_the_least_error_of_all_sets(field: np.ndarray) -> None:
+    selector = SensorSelector(3, noise=0.02, max_evaluations=5000, random_state=0).fit(field)
+    decoding = Decoding(torch.from_numpy(field), torch.from_numpy(field), 0.02)
+    errors = decoding.errors(torch.tensor(list(combinations(range(N), 3))))
+    assert selector.error_ == pytest.approx(float(errors.min()) ** 0.5, rel=1e-9)
+
+
+@pytest.mark.parametrize("noise", [None, 0.02])
+def test_search_is_no_worse_than_where_it_begins(field: np.ndarray, noise: float | None) -> None:
+    errors = [
+        SensorSelector(5, method=method, noise=noise, max_evaluations=200, random_state=0).fit(field).error_
+        for method in ("search", "greedy", "qr")
+    ]
+    assert errors[0] <= errors[1] * (1 + 1e-9)
+    assert errors[0] <= errors[2] * (1 + 1e-9)
+
+
+def test_what_is_chosen_decodes_and_says_so(field: np.ndarray) -> None:
+    selector = SensorSelector(4, random_state=0).fit(field[:40])
+    sensors = selector.get_support(indices=True)
+    assert sensors.tolist() == selector.sensors_.tolist()
+    assert len(sensors) == 4
+    readings = selector.transform(field[40:])
+    np.testing.assert_array_equal(readings, field[40:, sensors])
+    told = selector.predict(field[40:])
+    np.testing.assert_array_equal(told, selector.reconstruct(readings))
+    # The same ridge regression by its definition.
+    mean = field[:40].mean(0)
+    x, decoding = (
+        field[:40, sensors] - mean[sensors],
+        Decoding(torch.from_numpy(field[:40]), torch.from_numpy(field[:40]), None),
+    )
+    decoding.choose_ridge(torch.from_numpy(sensors))
+    coefficients = np.linalg.solve(x.T @ x + decoding.ridge * np.eye(4), x.T @ (field[:40] - mean))
+    np.testing.assert_allclose(told, mean + (readings - mean[sensors]) @ coefficients, rtol=1e-6)
+    wrong = np.square(told - field[40:]).sum() / np.square(field[40:] - mean).sum()
+    assert selector.score(field[40:]) == pytest.approx(1 - wrong)
+    assert wrong < 0.1
+
+
+def test_constraints_are_kept(field: np.ndarray) -> None:
+    costs = 1.0 + np.arange(N) % 3
+    constraints = [Budget(costs, 8.0), Apart(0.15, coordinates=PLACE), AtMost(2, range(12))]
+    for method in ("qr", "greedy", "search"):
+        selector = SensorSelector(
+            4, method=method, always=[20], exclude=range(14, 17), constraints=constraints, max_evaluations=300,
+            random_state=0,
+        ).fit(field)  # fmt: skip
+        chosen = selector.sensors_
+        assert 20 in chosen
+        assert not set(chosen) & {14, 15, 16}
+        assert costs[chosen].sum() <= 8
+        assert np.diff(PLACE[chosen]).min() >= 0.15
+        assert (chosen < 12).sum() <= 2
+
+
+def test_noise_asks_for_sensors_that_agree(field: np.ndarray) -> None:
+    rng = np.random.default_rng(0)
+    errors = []
+    for noise in (None, 0.3):
+        selector = SensorSelector(4, method="greedy", noise=noise).fit(field)
+        readings = np.tile(field[:, selector.sensors_], (50, 1))
+        told = selector.reconstruct(readings + 0.3 * rng.normal(size=readings.shape))
+        errors.append(np.square(told - np.tile(field, (50, 1))).mean())
+    assert errors[1] < 0.7 * errors[0]
+
+
+def test_a_nonlinear_decoder_of_the_field(field: np.ndarray) -> None:
+    selector = SensorSelector(3, estimator=KNeighborsRegressor(3), max_evaluations=30, random_state=0).fit(field[:45])
+    assert selector.predict(field[45:]).shape == (15, N)
+    assert selector.score(field[45:]) > 0.7
+    assert selector.modes_.shape[1] == N
+
+
+@pytest.mark.parametrize("labels", [["low", "high"], ["low", "middle", "high"]])
+def test_classes(field: np.ndarray, labels: list[str]) -> None:
+    place = field.argmax(1)
+    y = np.array(labels)[np.searchsorted(np.quantile(place, np.arange(1, len(labels)) / len(labels)), place)]
+    selector = SensorSelector(
+        3, estimator=LogisticRegression(C=100, max_iter=500), max_evaluations=30, scoring="accuracy", random_state=0
+    )
+    selector.fit(field, y)
+    assert selector.score(field, y) > 0.85
+    assert set(selector.predict(field)) == set(labels)
+
+
+def test_another_quantity_is_told_without_an_estimator(field: np.ndarray) -> None:
+    y = field[:, 3] - 2 * field[:, 17]
+    selector = SensorSelector(2, method="greedy").fit(field, y)
+    assert selector.sensors_.tolist() == [3, 17]
+    assert selector.score(field, y) == pytest.approx(1)
+    assert selector.predict(field).shape == (60,)
+
+
+def test_scikit_learn_clones_it_and_takes_it_into_a_pipeline(field: np.ndarray) -> None:
+    selector = SensorSelector(3, method="greedy", exclude=[1])
+    assert clone(selector).get_params()["exclude"] == [1]
+    model = make_pipeline(selector, KNeighborsRegressor()).fit(field, field[:, 0])
+    assert model.predict(field).shape == (60,)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "y", "message"),
+    [
+        ({"n_sensors": N + 1}, None, "k: expected at most"),
+        ({"n_sensors": 0}, None, "n_sensors: expected 1 or more, got 0"),
+        ({"method": "best"}, None, "method: expected one of search, greedy, qr, got 'best'"),
+        ({"noise": -1.0}, None, "noise: expected a standard deviation"),
+        ({"n_modes": 0}, None, "n_modes: expected 1 or more"),
+        ({"constraints": [AtMost(1, range(N))]}, None, "constraints: no subset of size 3"),
+        ({}, ["a"] * 60, "y: expected numbers, or an estimator that classifies"),
+        ({"estimator": LogisticRegression()}, ["a"] * 60, "y: expected two classes or more"),
+        ({}, [1.0] * 59, "inconsistent numbers of samples"),
+    ],
+)
+def test_bad_input_is_named(field: np.ndarray, arguments: dict[str, Any], y: Any, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        SensorSelector(**{"n_sensors": 3, **arguments}).fit(field, y)
+
+
+def test_bad_fields_and_readings_are_named(field: np.ndarray) -> None:
+    with pytest.raises(ValueError, match="X: expected snapshots that differ"):
+        SensorSelector(2).fit(np.ones((5, N)))
+    with pytest.raises(ValueError, match="NaN"):
+        SensorSelector(2).fit(np.full((5, N), np.nan))
+    selector = SensorSelector(2, method="qr").fit(field)
+    with pytest.raises(ValueError, match="readings: expected 2 columns, one a sensor, got 3"):
+        selector.reconstruct(np.ones((4, 3)))
+
+
+def test_fields_are_drawn_with_their_sensors(field: np.ndarray) -> None:
+    places = np.stack([PLACE, PLACE**2], 1)
+    figure = plot_field(
+        places, {"true": field[0], "error": field[0] - field[1]}, [3, 8], difference="error", unit="m/s"
+    )
+    panels = [axis for axis in figure.axes if axis.get_title()]
+    assert [panel.get_title() for panel in panels] == ["true", "error"]
+    np.testing.assert_array_equal(panels[0].lines[0].get_xydata(), places[[3, 8]])
+    low, high = panels[1].collections[0].get_clim()
+    assert low == -high == -np.abs(field[0] - field[1]).max()
+    for bad, message in (
+        ({"coordinates": PLACE[:, None]}, "coordinates: expected shape"),
+        ({"fields": {"true": field[0][1:]}}, "fields: expected 24 values"),
+        ({"fields": {}}, "fields: expected at least one"),
+        ({"sensors": [N]}, "sensors: expected indices from 0 to 23"),
+        ({"difference": "other"}, "difference: expected one of true"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            plot_field(**{"coordinates": places, "fields": {"true": field[0]}, "sensors": [1], **bad})  # type: ignore[arg-type]
