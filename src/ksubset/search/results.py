@@ -44,7 +44,8 @@ class SearchResult:
 
     Arguments:
         subset: `(k)`, int64, ascending indices.
-        value: Its value; with noise `confirmed_value`, or the mean of its values if it was not confirmed, which flatters.
+        value: Its value; with noise `confirmed_value`, or the mean of its values if there is none, which
+            flatters.
         standard_error: Of that mean; 0 without noise, NaN if the subset was evaluated once.
         confirmed_value: With noise, the mean of values that had no part in the choice of the finalists; else None.
         num_evaluations: Values used.
@@ -89,6 +90,8 @@ class Confirmation:
         """Evaluations of the search, after which it begins."""
         self.values: dict[int, list[float]] = {}
         """Fresh values by the finalists' rows."""
+        self.favourites: list[int] = []
+        """Rows of points that all values speak for, the last one best known."""
         self._left: list[int] = []
         self._asked: list[int] = []
         self.due = False
@@ -101,7 +104,7 @@ class Confirmation:
             count = min(_FINALISTS, max(2, reserve // 4))
             means, counts = np.array(self._archive.mean), np.array(self._archive.count)
             order = np.argsort(means + 2 * math.sqrt(min(self._archive.noise, 1e300)) / np.sqrt(counts), kind="stable")
-            self._left = order[:count].tolist()
+            self._left = list(dict.fromkeys([*self.favourites[:-3:-1], *order.tolist()]))[:count]
             self.values = {row: [] for row in self._left}
 
     def next_point(self) -> NDArray[np.int64] | None:

@@ -6,17 +6,22 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 
 from ksubset.search.archive import Archive, Keys
 from ksubset.search.arguments import check_integer
 from ksubset.search.constraints import Constraint
 from ksubset.search.objective import ENCODINGS, encoded
+from ksubset.search.regression import fit_slope
 from ksubset.search.results import Confirmation, SearchProgress, SearchResult, result_of
 from ksubset.search.space import SearchSpace
 from ksubset.search.walk import Walk
 
 __all__ = ["Search", "SearchState"]
+
+# Evaluations of a rival with noise, after which it is no better.
+_RACE = 64
 
 
 class SearchState:
@@ -46,7 +51,8 @@ class SearchState:
         self.best_row: int | None = None
         self.trace: list[tuple[int, float]] = []
         self.confirmation = Confirmation(self.archive, self.num_points, max_evaluations) if noisy else None
-        self._turn = 0
+        self._limit = max_evaluations
+        self._learn_at = 50.0
         self._challenger: int | None = None
 
     def enqueue(self, point: NDArray[np.int64]) -> None:
@@ -64,11 +70,40 @@ class SearchState:
                 self.confirmation.begin(self.confirmation.reserve)
             if self.confirmation.due:
                 return self.confirmation.next_point()
+            if self.archive.evaluations >= self._learn_at and (likeliest := self._likeliest()) is not None:
+                return likeliest
             if (row := self._to_repeat()) is not None:
                 return self.archive.points[row]
         if self.num_points is not None and len(self.archive.rows) + len(self.pending) >= self.num_points:
-            return None
+            if self.confirmation is None or self._limit is None or self.pending:
+                return None
+            self.confirmation.begin(self._limit - self.archive.evaluations)
+            return self.confirmation.next_point()
         return self._new_point()
+
+    def _likeliest(self) -> NDArray[np.int64] | None:
+        """The point that the slope of all values on membership speaks for, which is not one that may be luck."""
+        self._learn_at *= 1.5
+        archive, space = self.archive, self.space
+        if space.rules is not None or space.free_size in (0, len(space.free)):
+            return None
+        values = torch.tensor(archive.mean, dtype=torch.float64)
+        finite = torch.isfinite(values)
+        slope = fit_slope(
+            torch.from_numpy(np.stack(archive.points))[finite], values[finite],
+            torch.tensor(archive.count, dtype=torch.float64)[finite], len(space.free),
+        )  # fmt: skip
+        point = np.sort(np.argsort(slope.mean.numpy(), kind="stable")[: space.free_size])
+        row = archive.rows.get(key := self.keys.of(point))
+        if row is None:
+            return None if key in self.pending else self._asked(point, key, "likeliest")
+        self._favour(row)
+        return None
+
+    def _favour(self, row: int) -> None:
+        assert self.confirmation is not None
+        self.confirmation.favourites.append(row)
+        self._challenger = row if row != self.best_row else None
 
     def _asked(self, point: NDArray[np.int64], key: int, why: str) -> NDArray[np.int64]:
         self.pending[key] = why
@@ -94,14 +129,17 @@ class SearchState:
         best, rival, archive = self.best_row, self._challenger, self.archive
         if best is None or rival is None:
             return None
-        if archive.mean[rival] >= archive.mean[best]:
-            self._challenger = None
-            return None
-        if archive.count[rival] >= archive.count[best] + 1:
+        # Two standard errors of the lead; noise is not known before something was evaluated twice.
+        error = 2 * math.sqrt(archive.noise * (1 / archive.count[best] + 1 / archive.count[rival]))
+        if archive.count[rival] > 1 and archive.mean[rival] < archive.mean[best] - error:
             self._set_best(rival)
             return None
-        self._turn += 1
-        return best if self._turn % 3 == 0 else rival
+        # One bad value does not speak against what all values speak for.
+        slack = error if self.confirmation is not None and rival in self.confirmation.favourites else 0.0
+        if archive.mean[rival] >= archive.mean[best] + slack or archive.count[rival] >= _RACE:
+            self._challenger = None
+            return None
+        return rival if archive.count[rival] <= archive.count[best] else best
 
     def record(self, point: NDArray[np.int64], value: float) -> None:
         """Take the value of a point, whether it was asked for or not."""
@@ -118,7 +156,9 @@ class SearchState:
         if self.best_row is None or (not self.noisy and value < self.archive.mean[self.best_row]):
             self._set_best(row)
         elif self.noisy:
-            if value < self.archive.mean[self.best_row]:
+            if why == "likeliest":
+                self._favour(row)
+            elif value < self.archive.mean[self.best_row]:
                 self._challenger = row
         elif value <= self.walk.value or why == "start":
             self.walk.move(point, key, value)
