@@ -68,13 +68,13 @@ class Walk:
                 return None
             for code in self._rng.integers(total, size=_REPEATED):
                 swap = divmod(int(code), width)
-                if self.is_new(*swap, pending):
+                if self.is_new(swap[0], swap[1], pending):
                     return swap
             codes = np.arange(total) if self.allowed is None else np.flatnonzero(self.allowed)
             self._rest = self._rng.permutation(codes).tolist()
         while self._rest:
             swap = divmod(self._rest.pop(), width)
-            if self.is_new(*swap, pending):
+            if self.is_new(swap[0], swap[1], pending):
                 return swap
         return None
 
