@@ -38,7 +38,7 @@ class Archive:
         """Ascending places, `(K)` each."""
         self.mean: list[float] = []
         self.count: list[int] = []
-        self._squares: list[float] = []
+        self._squares = 0.0
         self.rows: dict[int, int] = {}
         """Row of each key."""
         self.evaluations = 0
@@ -51,13 +51,12 @@ class Archive:
             self.points.append(point)
             self.mean.append(value)
             self.count.append(1)
-            self._squares.append(0.0)
             return row
         self.count[row] += 1
         before = self.mean[row]
         self.mean[row] = before + (value - before) / self.count[row] if before < math.inf else math.inf
         if value < math.inf and before < math.inf:
-            self._squares[row] += (value - before) * (value - self.mean[row])
+            self._squares += (value - before) * (value - self.mean[row])
         else:
             self.mean[row] = math.inf
         return row
@@ -71,4 +70,4 @@ class Archive:
     def noise(self) -> float:
         """Variance of a value, pooled over all points with several; infinite while there is none."""
         degrees = self.evaluations - len(self.points)
-        return sum(self._squares) / degrees if degrees else math.inf
+        return self._squares / degrees if degrees else math.inf

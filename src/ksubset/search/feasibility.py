@@ -73,7 +73,7 @@ def solve(
             if found.status == 1:
                 raise TimeoutError("constraints: found no subset that fulfils them in a minute")
             return None
-        member = found.x > 0.5
+        member: NDArray[np.bool_] = found.x > 0.5
         if all(satisfies(part.inequalities, member) for part in parts):
             return member
         # The solver's tolerance is wider than rounding: without this one, another.

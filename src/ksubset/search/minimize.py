@@ -55,7 +55,8 @@ def minimize(
     Otherwise it is the best that was found. Without noise no subset is evaluated twice.
 
     Arguments:
-        f: What is minimized; maps a subset, as `encoding` says, to a number. NaN and infinite values count as the worst.
+        f: What is minimized; maps a subset, as `encoding` says, to a number. NaN and infinite values, of either sign,
+            count as the worst.
         n: Items there are.
         k: Items to choose; with `groups` the number of groups, where an item in none is a group of its own.
         vectorized: Whether f takes subsets as rows `(S, k)` and returns values `(S)`, instead of one at a time.
@@ -66,7 +67,8 @@ def minimize(
         max_seconds: After these no call is begun.
         patience: Ends after so many evaluations without improvement.
         n_jobs: Calls at a time, as joblib has it; within `joblib.parallel_config` also on Dask and Ray.
-        always, exclude: Items that are in every subset, and in none, with their groups.
+        always: Items that are in every subset, with their groups.
+        exclude: Items that are in no subset, nor are their groups.
         groups: Sequences of items that are kept or dropped together, without overlap.
         constraints: What else subsets have to fulfil: `AtMost`, `AtLeast`, `Exactly`, `Budget`, `Apart`. Only subsets
             that do are evaluated.
@@ -142,8 +144,8 @@ def minimize(
                     break
                 values: list[float] = []
                 try:
-                    for value in _values(evaluate, keep, subsets):
-                        values.append(value)
+                    # One by one, so that an interrupt leaves those that are there.
+                    values.extend(_values(evaluate, keep, subsets))
                 except KeyboardInterrupt:
                     if not search.num_evaluations and not values:
                         raise

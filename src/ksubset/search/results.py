@@ -2,20 +2,15 @@
 
 import math
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ksubset.search.archive import Archive
 from ksubset.search.space import SearchSpace
+from ksubset.search.state import SearchState
 
-if TYPE_CHECKING:
-    from ksubset.search.search import SearchState
+__all__ = ["SearchProgress", "SearchResult", "result_of"]
 
-__all__ = ["Confirmation", "SearchProgress", "SearchResult", "result_of"]
-
-_FINALISTS = 8
 _ELITE = 100
 
 
@@ -44,7 +39,8 @@ class SearchResult:
 
     Arguments:
         subset: `(k)`, int64, ascending indices.
-        value: Its value; with noise `confirmed_value`, or the mean of its values if it was not confirmed, which flatters.
+        value: Its value; with noise `confirmed_value`, or the mean of its values if there is none, which
+            flatters.
         standard_error: Of that mean; 0 without noise, NaN if the subset was evaluated once.
         confirmed_value: With noise, the mean of values that had no part in the choice of the finalists; else None.
         num_evaluations: Values used.
@@ -73,70 +69,7 @@ class SearchResult:
         return shares
 
 
-class Confirmation:
-    """Fresh values of the few best points, as the best of many noisy values is the luckiest: successive halving.
-
-    Arguments:
-        archive: Points and their values so far.
-        num_points: Number of all points, if they are as few as evaluations.
-        max_evaluations: A tenth of it is kept, a half where all points may be finalists.
-    """
-
-    def __init__(self, archive: Archive, num_points: int | None, max_evaluations: int | None) -> None:
-        self._archive = archive
-        self.reserve = 0 if max_evaluations is None else max_evaluations // 10
-        self.starts_at = math.inf if max_evaluations is None else max_evaluations - self.reserve
-        """Evaluations of the search, after which it begins."""
-        self.values: dict[int, list[float]] = {}
-        """Fresh values by the finalists' rows."""
-        self._left: list[int] = []
-        self._asked: list[int] = []
-        self.due = False
-        self.evaluations = 0
-
-    def begin(self, reserve: int) -> None:
-        """Confirm from now on, with so many evaluations."""
-        if not self.due and reserve >= 2:
-            self.due, self.reserve = True, reserve
-            count = min(_FINALISTS, max(2, reserve // 4))
-            means, counts = np.array(self._archive.mean), np.array(self._archive.count)
-            order = np.argsort(means + 2 * math.sqrt(min(self._archive.noise, 1e300)) / np.sqrt(counts), kind="stable")
-            self._left = order[:count].tolist()
-            self.values = {row: [] for row in self._left}
-
-    def next_point(self) -> NDArray[np.int64] | None:
-        """A finalist, those with fewest fresh values first."""
-        if self.evaluations + len(self._asked) >= self.reserve:
-            return None
-        rounds = max(1, math.ceil(math.log2(max(2, len(self.values)))))
-        stage = (self.evaluations * rounds) // max(1, self.reserve)
-        keep = max(2, len(self.values) >> stage)
-        if keep < len(self._left) and all(self.values[row] for row in self._left):
-            self._left = sorted(self._left, key=lambda row: float(np.mean(self.values[row])))[:keep]
-        row = min(self._left, key=lambda row: len(self.values[row]) + self._asked.count(row))
-        self._asked.append(row)
-        return self._archive.points[row]
-
-    def record(self, row: int | None, value: float) -> bool:
-        """Take a fresh value, if it is one; returns whether it is."""
-        if row is None or row not in self._asked:
-            return False
-        self._asked.remove(row)
-        self.values[row].append(value)
-        self.evaluations += 1
-        return True
-
-    @property
-    def winner(self) -> int | None:
-        """Row of the finalist with the least mean of fresh values among those with most."""
-        if not self.evaluations:
-            return None
-        most = max(map(len, self.values.values()))
-        rows = [row for row in self._left if len(self.values[row]) >= max(1, most - 1)]
-        return min(rows, key=lambda row: float(np.mean(self.values[row])))
-
-
-def result_of(space: SearchSpace, state: "SearchState", num_evaluations: int) -> SearchResult:
+def result_of(space: SearchSpace, state: SearchState, num_evaluations: int) -> SearchResult:
     """What a search has found, however it ended; a ValueError if no value is finite."""
     archive, confirmation = state.archive, state.confirmation
     best = state.best_row

@@ -1,6 +1,7 @@
 """A point, and the swaps from it that were not tried yet."""
 
 import math
+from collections.abc import Mapping
 
 import numpy as np
 from numpy.typing import NDArray
@@ -50,7 +51,7 @@ class Walk:
         of_place = self._keys.of_place
         return point, self.key ^ of_place[int(self.members[out])] ^ of_place[int(self.others[into])]
 
-    def is_new(self, out: int, into: int, pending: dict[int, object]) -> bool:
+    def is_new(self, out: int, into: int, pending: Mapping[int, str]) -> bool:
         """Whether a swap is feasible, and was not tried, nor is it at present."""
         if self.allowed is not None and not self.allowed[out, into]:
             return False
@@ -58,22 +59,23 @@ class Walk:
         key = self.key ^ of_place[int(self.members[out])] ^ of_place[int(self.others[into])]
         return key not in self._archive.rows and key not in pending
 
-    def random_swap(self, pending: dict[int, object]) -> tuple[int, int] | None:
+    def random_swap(self, pending: Mapping[int, str]) -> tuple[int, int] | None:
         """A swap that was not tried, each with the same probability; None if there is none left."""
         width = len(self.others)
         total = len(self.members) * width
         if self._rest is None:
             if total == 0:
                 return None
-            for code in self._rng.integers(total, size=_REPEATED).tolist():
-                if self.is_new(*divmod(code, width), pending):
-                    return divmod(code, width)
+            for code in self._rng.integers(total, size=_REPEATED):
+                swap = divmod(int(code), width)
+                if self.is_new(swap[0], swap[1], pending):
+                    return swap
             codes = np.arange(total) if self.allowed is None else np.flatnonzero(self.allowed)
             self._rest = self._rng.permutation(codes).tolist()
         while self._rest:
-            code = self._rest.pop()
-            if self.is_new(*divmod(code, width), pending):
-                return divmod(code, width)
+            swap = divmod(self._rest.pop(), width)
+            if self.is_new(swap[0], swap[1], pending):
+                return swap
         return None
 
     def kick(self, point: NDArray[np.int64], strength: int) -> NDArray[np.int64]:

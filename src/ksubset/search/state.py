@@ -1,0 +1,165 @@
+"""What to evaluate next, over points of a space."""
+
+import math
+from collections import deque
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from ksubset.search.archive import Archive, Keys
+from ksubset.search.confirmation import Confirmation
+from ksubset.search.regression import fit_slope
+from ksubset.search.space import SearchSpace
+from ksubset.search.walk import Walk
+
+__all__ = ["SearchState"]
+
+# Evaluations of a rival with noise, after which it is no better.
+_RACE = 64
+
+
+class SearchState:
+    """The search itself, over points of a space; `Search` is its face.
+
+    Arguments:
+        space: What may be chosen.
+        rng: Of all that is random.
+        max_evaluations: Evaluations there will be; None if that is not known.
+        noisy: Whether a point has another value each time.
+    """
+
+    def __init__(
+        self, space: SearchSpace, rng: np.random.Generator, max_evaluations: int | None, *, noisy: bool
+    ) -> None:
+        self.space, self.noisy, self._rng = space, noisy, rng
+        self.archive, self.keys = Archive(), Keys(len(space.free))
+        self.walk = Walk(space, self.archive, self.keys, rng)
+        self.pending: dict[int, str] = {}
+        """What points that were asked for, and whose values are not known, are good for, by their keys."""
+        everything = space.enumerate(100_000 if max_evaluations is None else max_evaluations)
+        self.num_points = None if everything is None else len(everything)
+        """Number of all points, if they will all be evaluated."""
+        self._queue: deque[NDArray[np.int64]] = deque()
+        if everything is not None and not noisy:
+            self._queue.extend(rng.permutation(everything))
+        self.best_row: int | None = None
+        self.trace: list[tuple[int, float]] = []
+        self.confirmation = Confirmation(self.archive, self.num_points, max_evaluations) if noisy else None
+        self._limit = max_evaluations
+        self._learn_at = 50.0
+        self._challenger: int | None = None
+
+    def enqueue(self, point: NDArray[np.int64]) -> None:
+        """Evaluate a point before all others."""
+        self._queue.appendleft(point)
+
+    def next_point(self) -> NDArray[np.int64] | None:
+        """What to evaluate next; None if nothing is left, or values have to be told first."""
+        while self._queue:
+            point = self._queue.popleft()
+            if (key := self.keys.of(point)) not in self.archive.rows and key not in self.pending:
+                return self._asked(point, key, "start")
+        if self.confirmation is not None:
+            if self.archive.evaluations >= self.confirmation.starts_at:
+                self.confirmation.begin(self.confirmation.reserve)
+            if self.confirmation.due:
+                return self.confirmation.next_point()
+            if self.archive.evaluations >= self._learn_at and (likeliest := self._likeliest()) is not None:
+                return likeliest
+            if (row := self._to_repeat()) is not None:
+                return self.archive.points[row]
+        if self.num_points is not None and len(self.archive.rows) + len(self.pending) >= self.num_points:
+            if self.confirmation is None or self._limit is None or self.pending:
+                return None
+            self.confirmation.begin(self._limit - self.archive.evaluations)
+            return self.confirmation.next_point()
+        return self._new_point()
+
+    def _likeliest(self) -> NDArray[np.int64] | None:
+        """The point that the slope of all values on membership speaks for, which is not one that may be luck."""
+        self._learn_at *= 1.5
+        archive, space = self.archive, self.space
+        if space.rules is not None or space.free_size in (0, len(space.free)):
+            return None
+        values = torch.tensor(archive.mean, dtype=torch.float64)
+        finite = torch.isfinite(values)
+        slope = fit_slope(
+            torch.from_numpy(np.stack(archive.points))[finite], values[finite],
+            torch.tensor(archive.count, dtype=torch.float64)[finite], len(space.free),
+        )  # fmt: skip
+        point = np.sort(np.argsort(slope.mean.numpy(), kind="stable")[: space.free_size])
+        row = archive.rows.get(key := self.keys.of(point))
+        if row is None:
+            return None if key in self.pending else self._asked(point, key, "likeliest")
+        self._favour(row)
+        return None
+
+    def _favour(self, row: int) -> None:
+        assert self.confirmation is not None
+        self.confirmation.favourites.append(row)
+        self._challenger = row if row != self.best_row else None
+
+    def _asked(self, point: NDArray[np.int64], key: int, why: str) -> NDArray[np.int64]:
+        self.pending[key] = why
+        return point
+
+    def _new_point(self) -> NDArray[np.int64] | None:
+        if self.best_row is not None:
+            swap = self.walk.random_swap(self.pending)
+            if swap is not None:
+                return self._asked(*self.walk.swapped(*swap), "swap")
+        for attempt in range(100):
+            if self.best_row is None or attempt >= 50:
+                point = self.space.sample(self._rng)
+            else:
+                strength = 2 + int(self._rng.integers(1 + self.space.free_size // 4))
+                point = self.walk.kick(self.archive.points[self.best_row], strength)
+            if (key := self.keys.of(point)) not in self.archive.rows and key not in self.pending:
+                return self._asked(point, key, "start")
+        return None
+
+    def _to_repeat(self) -> int | None:
+        """Row of a point whose mean is to be known better, if there is one."""
+        best, rival, archive = self.best_row, self._challenger, self.archive
+        if best is None or rival is None:
+            return None
+        # Two standard errors of the lead; noise is not known before something was evaluated twice.
+        error = 2 * math.sqrt(archive.noise * (1 / archive.count[best] + 1 / archive.count[rival]))
+        if archive.count[rival] > 1 and archive.mean[rival] < archive.mean[best] - error:
+            self._set_best(rival)
+            return None
+        # One bad value does not speak against what all values speak for.
+        slack = error if self.confirmation is not None and rival in self.confirmation.favourites else 0.0
+        if archive.mean[rival] >= archive.mean[best] + slack or archive.count[rival] >= _RACE:
+            self._challenger = None
+            return None
+        return rival if archive.count[rival] <= archive.count[best] else best
+
+    def record(self, point: NDArray[np.int64], value: float) -> None:
+        """Take the value of a point, whether it was asked for or not."""
+        key = self.keys.of(point)
+        why = self.pending.pop(key, None)
+        if self.confirmation is not None and self.confirmation.record(self.archive.rows.get(key), value):
+            return
+        fresh = key not in self.archive.rows
+        row = self.archive.add(key, point, value)
+        if self.noisy and not fresh:
+            if row == self.best_row:
+                self.walk.value = self.archive.mean[row]
+            return
+        if self.best_row is None or (not self.noisy and value < self.archive.mean[self.best_row]):
+            self._set_best(row)
+        elif self.noisy:
+            if why == "likeliest":
+                self._favour(row)
+            elif value < self.archive.mean[self.best_row]:
+                self._challenger = row
+        elif value <= self.walk.value or why == "start":
+            self.walk.move(point, key, value)
+
+    def _set_best(self, row: int) -> None:
+        self.best_row, self._challenger = row, None
+        point = self.archive.points[row]
+        self.walk.move(point, self.keys.of(point), self.archive.mean[row])
+        self.trace.append((self.archive.evaluations, self.archive.mean[row]))
