@@ -4,15 +4,20 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
-from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from scipy.spatial import KDTree
 from sklearn.utils import check_array
 
 from ksubset._support.palette import BLACK
+from ksubset.design.criteria import Array
 
 __all__ = ["plot_field"]
 
 _WIDTH = 3.4  # inches
+_LONGEST = 3.0
+_PIXELS = 400
+# Share of the values within the colours' limits; a few extreme ones would leave all others alike.
+_SHOWN = 0.995
 
 
 def plot_field(
@@ -24,7 +29,8 @@ def plot_field(
 
     Arguments:
         coordinates: Of the places, `(n, 2)`, in any order.
-        fields: Values at the places by title, `(n)` each; all share one colour scale, `difference` apart.
+        fields: Values at the places by title, `(n)` each; all share one colour scale, `difference` apart, that holds
+            99 % of the values. A region that is longer than three times its width is not drawn to scale.
         sensors: Indices of the places that have a sensor, `(k)`; they are circles with a white rim.
         difference: The title of a field that is a difference; it has a scale of its own, around 0.
         unit: Of the values, beside the scales.
@@ -51,28 +57,52 @@ def plot_field(
         raise ValueError(f"sensors: expected indices from 0 to {len(places) - 1}, got {sensors!r}")
     shared = np.concatenate([field for title, field in values.items() if title != difference] or [np.zeros(1)])
     span = np.ptp(places, axis=0)
-    height = min(2.0 * _WIDTH, max(0.5 * _WIDTH, _WIDTH * span[1] / max(span[0], 1e-300)))
-    figure = Figure(figsize=(_WIDTH * len(values), 0.8 + height), layout="constrained")
+    # A long strip would be too thin to see anything in.
+    equal = bool(1 / _LONGEST < span[1] / max(span[0], 1e-300) < _LONGEST)
+    height = _WIDTH * (span[1] / span[0] if equal else 1.2)
+    figure = Figure(figsize=(_WIDTH * len(values), 1.2 + height), layout="constrained")
+    image_of = _Pixels(places)
     for panel, (title, field) in zip(figure.subplots(1, len(values), squeeze=False)[0], values.items(), strict=True):
         if title == difference:
-            most = float(np.abs(field).max()) or 1.0
-            _panel(panel, places, field, "RdBu_r", (-most, most), unit)
+            most = float(np.quantile(np.abs(field), _SHOWN)) or 1.0
+            colours, limits = "RdBu_r", (-most, most)
         else:
-            _panel(panel, places, field, "viridis", (float(shared.min()), float(shared.max())), unit)
-        panel.plot(*places[chosen].T, "o", markersize=7, color=BLACK, markeredgecolor="white", markeredgewidth=1.4)
+            low, high = np.quantile(shared, [1 - _SHOWN, _SHOWN])
+            colours, limits = "viridis", (float(low), float(high))
+        image = panel.imshow(
+            image_of(field), origin="lower", extent=image_of.extent, cmap=colours, vmin=limits[0], vmax=limits[1],
+            aspect="equal" if equal else "auto", interpolation="nearest",
+        )  # fmt: skip
+        figure.colorbar(image, ax=panel, location="bottom", label=unit, shrink=0.9, extend=_extend(field, limits))
+        panel.plot(
+            *places[chosen].T, "o", markersize=7, color=BLACK, markeredgecolor="white", markeredgewidth=1.4,
+            clip_on=False,
+        )  # fmt: skip
         panel.set_title(title, fontsize="medium")
+        panel.set(xticks=[], yticks=[], xlim=image_of.extent[:2], ylim=image_of.extent[2:])
     return figure
 
 
-def _panel(panel: Axes, places: Any, field: Any, colours: str, limits: tuple[float, float], unit: str) -> None:
-    # Dots as large as the places are apart, which need no mesh and leave holes where the field has holes.
-    corner, span = places.min(0), np.ptp(places, axis=0)
-    panel.set_aspect("equal")
-    panel.set(xlim=(corner[0], corner[0] + span[0]), ylim=(corner[1], corner[1] + span[1]), xticks=[], yticks=[])
-    inches = _WIDTH / max(span.max(), 1e-300)
-    size = 72 * inches * np.sqrt(span[0] * span[1] / len(places))
-    image = panel.scatter(
-        places[:, 0], places[:, 1], c=field, s=max(2.0, 1.6 * size) ** 2, cmap=colours, vmin=limits[0], vmax=limits[1],
-        marker="s", linewidths=0, rasterized=True,
-    )  # fmt: skip
-    panel.figure.colorbar(image, ax=panel, location="bottom", label=unit, shrink=0.9)
+class _Pixels:
+    """Fields at places `(n, 2)` as images: the nearest place of each pixel, and nothing where there is none near."""
+
+    def __init__(self, places: Array) -> None:
+        low, span = places.min(0), np.maximum(np.ptp(places, axis=0), 1e-300)
+        self.extent = (low[0], low[0] + span[0], low[1], low[1] + span[1])
+        """Left, right, bottom, top."""
+        shape = np.clip(_PIXELS * span / span.max(), _PIXELS // 3, None).astype(int)
+        tree = KDTree(places)
+        x, y = ((np.arange(count) + 0.5) / count for count in shape)
+        centres = low + span * np.stack(np.meshgrid(x, y), -1)
+        distance, self._nearest = tree.query(centres)
+        # How far places are apart there: those next to each place, of which itself is the first.
+        apart = tree.query(places, min(5, len(places)))[0][:, -1]
+        self._empty = distance > 1.5 * np.maximum(apart[self._nearest], (span / shape).max())
+
+    def __call__(self, field: Array) -> Array:
+        return np.where(self._empty, np.nan, field[self._nearest])
+
+
+def _extend(field: Array, limits: tuple[float, float]) -> str:
+    below, above = field.min() < limits[0], field.max() > limits[1]
+    return {(False, False): "neither", (True, False): "min", (False, True): "max", (True, True): "both"}[below, above]

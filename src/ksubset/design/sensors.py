@@ -77,7 +77,7 @@ class SensorSelector(SelectorMixin, BaseEstimator):  # type: ignore[misc]
         >>> place = np.linspace(0, 1, 200)
         >>> amplitudes = np.random.default_rng(0).normal(size=(50, 4))
         >>> X = amplitudes @ np.sin(np.outer(np.arange(1, 5) * np.pi, place))
-        >>> selector = SensorSelector(4, random_state=0).fit(X)
+        >>> selector = SensorSelector(4, max_evaluations=100, random_state=0).fit(X)
         >>> readings = selector.transform(X)
         >>> bool(np.allclose(selector.reconstruct(readings), X, atol=1e-3))
         True
