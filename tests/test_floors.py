@@ -24,12 +24,13 @@ ALLOWED = {
     "nn": {"numerics", "distributions", "estimators"},
     "training": {"_support", "schedules", "numerics", "distributions", "estimators", "nn"},
 }
+ALLOWED["regression"] = {"_support", "schedules", "numerics", "distributions", "estimators"}
 ALLOWED |= {room: set(ALLOWED) for room in ("selection", "stats", "lab")}
 ALLOWED["applications"] = set(ALLOWED) - {"lab"}
 ALLOWED["experiments"] = set(ALLOWED) - {"lab"}
 ALLOWED["cli"] = set(ALLOWED)
 # Those that bring dependencies of their own.
-EXTRAS = {"selection", "stats", "applications", "experiments", "lab", "cli"}
+EXTRAS = {"selection", "regression", "stats", "applications", "experiments", "lab", "cli"}
 LONGEST = 400
 
 
