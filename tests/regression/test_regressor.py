@@ -2,48 +2,64 @@
 
 import itertools
 import math
+from collections.abc import Callable, Iterable
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
+from numpy.typing import NDArray
+from sklearn.base import BaseEstimator
 from sklearn.utils.estimator_checks import parametrize_with_checks
+from torch import Tensor
 
 from ksubset.regression import BestSubsetRegressor
 from ksubset.regression.exact import branch_and_bound, enumerate_subsets
 from ksubset.regression.heuristic import descend, search
 from ksubset.regression.moments import Moments
+from ksubset.regression.quadratic import Quadratic
+
+Array = NDArray[np.float64]
 
 NONE = np.empty(0, dtype=np.int64)
 
 
-def made(rows, columns, seed=0, noise=2.0):
+def made(rows: int, columns: int, seed: int = 0, noise: float = 2.0) -> tuple[Array, Array]:
     rng = np.random.default_rng(seed)
     X = rng.normal(size=(rows, columns)) + rng.normal(size=(rows, 1))
     return X, X[:, :3].sum(1) + noise * rng.normal(size=rows)
 
 
-def moments(X, y, weights=None, intercept=True, alpha=0.0, always=NONE, exclude=NONE):
+def moments(
+    X: Array,
+    y: Array,
+    weights: Array | None = None,
+    intercept: bool = True,
+    alpha: float = 0.0,
+    always: NDArray[np.int64] = NONE,
+    exclude: NDArray[np.int64] = NONE,
+) -> Moments:
     weights = np.ones(len(y)) if weights is None else weights
     return Moments(X, y, weights, intercept=intercept, alpha=alpha, always=always, exclude=exclude)
 
 
-def rss(X, y, columns):
+def rss(X: Array, y: Array, columns: Iterable[int]) -> float:
     design = np.column_stack([np.ones(len(y)), X[:, list(columns)]])
     return float(np.square(y - design @ np.linalg.lstsq(design, y, rcond=None)[0]).sum())
 
 
-def enumerated(X, y, k):
+def enumerated(X: Array, y: Array, k: int) -> tuple[float, tuple[int, ...]]:
     return min((rss(X, y, columns), columns) for columns in itertools.combinations(range(X.shape[1]), k))
 
 
 # No column is the best number of columns where the checks have targets of noise.
 @pytest.mark.filterwarnings("ignore:No features were selected")
 @parametrize_with_checks([BestSubsetRegressor(max_nodes=20), BestSubsetRegressor(1, criterion="bic", alpha=0.1)])
-def test_conventions_of_scikit_learn(estimator, check):
+def test_conventions_of_scikit_learn(estimator: BaseEstimator, check: Callable[[BaseEstimator], None]) -> None:
     check(estimator)
 
 
-def test_all_subsets_additions_and_swaps_have_the_residuals_of_least_squares():
+def test_all_subsets_additions_and_swaps_have_the_residuals_of_least_squares() -> None:
     X, y = made(40, 9)
     problem = moments(X, y)
     subsets = torch.tensor([[0, 1, 2], [2, 5, 8], [1, 4, 7]])
@@ -65,7 +81,7 @@ def test_all_subsets_additions_and_swaps_have_the_residuals_of_least_squares():
 
 @pytest.mark.parametrize(("rows", "columns", "k"), [(60, 10, 1), (60, 10, 4), (30, 10, 8), (8, 10, 4)])
 @pytest.mark.parametrize("seed", range(3))
-def test_the_optimum_is_that_of_enumeration(rows, columns, k, seed):
+def test_the_optimum_is_that_of_enumeration(rows: int, columns: int, k: int, seed: int) -> None:
     X, y = made(rows, columns, seed, noise=6.0)
     best, right = enumerated(X, y, k)
     quadratic = moments(X, y).quadratic
@@ -78,14 +94,14 @@ def test_the_optimum_is_that_of_enumeration(rows, columns, k, seed):
     assert descend(quadratic, worst[None])[1] >= best / moments(X, y).total * (1 - 1e-9)
 
 
-def test_a_spent_budget_proves_nothing():
+def test_a_spent_budget_proves_nothing() -> None:
     X, y = made(60, 12, noise=20.0)
     quadratic = moments(X, y).quadratic
     assert not branch_and_bound(quadratic, torch.arange(4), 1)[2]
     assert branch_and_bound(quadratic, torch.arange(4), 10_000)[2]
 
 
-def test_the_search_without_a_proof_finds_the_optimum(monkeypatch):
+def test_the_search_without_a_proof_finds_the_optimum(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("ksubset.regression.heuristic._ENUMERATED", 0)
     for seed in range(10):
         X, y = made(12, 12, seed, noise=4.0)
@@ -96,7 +112,7 @@ def test_the_search_without_a_proof_finds_the_optimum(monkeypatch):
 
 
 @pytest.mark.parametrize("criterion", ["aic", "bic", "ebic", "gic"])
-def test_criteria_are_those_of_enumeration(criterion):
+def test_criteria_are_those_of_enumeration(criterion: str) -> None:
     X, y = made(50, 8)
     model = BestSubsetRegressor(range(9), criterion=criterion).fit(X, y)
     N, n = X.shape
@@ -112,14 +128,14 @@ def test_criteria_are_those_of_enumeration(criterion):
     assert model.n_features_ == model.path_["criterion"].argmin()
 
 
-def test_cross_validation_finds_the_size():
+def test_cross_validation_finds_the_size() -> None:
     X, y = made(100, 8, noise=0.5)
     model = BestSubsetRegressor(range(1, 9), criterion="cv").fit(X, y)
     assert model.support_[:3].all()
     assert model.path_["criterion"][2] < model.path_["criterion"][1] / 2
 
 
-def test_weights_are_repeated_rows():
+def test_weights_are_repeated_rows() -> None:
     X, y = made(30, 8)
     weights = np.random.default_rng(1).integers(0, 4, 30)
     weighted = BestSubsetRegressor(range(9), alpha=0.3).fit(X, y, weights)
@@ -130,13 +146,13 @@ def test_weights_are_repeated_rows():
     assert weighted.intercept_ == pytest.approx(repeated.intercept_)
 
 
-def test_ridge_is_that_of_the_augmented_rows():
+def test_ridge_is_that_of_the_augmented_rows() -> None:
     X, y = made(40, 6)
     model = BestSubsetRegressor(2, alpha=5.0, fit_intercept=False).fit(X, y)
     size = np.sqrt(np.square(X).mean(0))
 
-    def objective(columns):
-        design = np.vstack([X[:, columns], np.diag(size[list(columns)] * math.sqrt(5.0))])
+    def objective(columns: Iterable[int]) -> tuple[float, list[int], Array]:
+        design = np.vstack([X[:, list(columns)], np.diag(size[list(columns)] * math.sqrt(5.0))])
         target = np.append(y, [0.0, 0.0])
         b = np.linalg.lstsq(design, target, rcond=None)[0]
         return float(np.square(target - design @ b).sum()), list(columns), b
@@ -147,7 +163,7 @@ def test_ridge_is_that_of_the_augmented_rows():
 
 
 @pytest.mark.parametrize("rows", [50, 9])
-def test_columns_always_and_never_included(rows):
+def test_columns_always_and_never_included(rows: int) -> None:
     X, y = made(rows, 10)
     model = BestSubsetRegressor(4, always_include=[9, 5], exclude=[0]).fit(X, y)
     best = min(
@@ -158,7 +174,7 @@ def test_columns_always_and_never_included(rows):
     assert model.optimal_
 
 
-def test_dependent_and_constant_columns():
+def test_dependent_and_constant_columns() -> None:
     X, y = made(40, 6)
     X = np.column_stack([X, X[:, 0], np.full(40, 1e8 + 0.1), X[:, 1] + X[:, 2]])
     for k in range(10):
@@ -169,17 +185,17 @@ def test_dependent_and_constant_columns():
         assert model.rss_ == pytest.approx(enumerated(X - X.mean(0), y, k)[0])
 
 
-def test_single_precision_with_a_large_offset():
+def test_single_precision_with_a_large_offset() -> None:
     X, y = made(200, 8, noise=0.1)
     far = (X * 100 + 3e5).astype(np.float32)
     assert np.flatnonzero(BestSubsetRegressor(3).fit(far, y).support_).tolist() == [0, 1, 2]
 
 
-def test_an_interrupt_keeps_the_sizes_that_are_finished(monkeypatch):
+def test_an_interrupt_keeps_the_sizes_that_are_finished(monkeypatch: pytest.MonkeyPatch) -> None:
     X, y = made(50, 8)
     original = enumerate_subsets
 
-    def interrupted(quadratic, size):
+    def interrupted(quadratic: Quadratic, size: int) -> tuple[Tensor, float]:
         if size == 3:
             raise KeyboardInterrupt
         return original(quadratic, size)
@@ -206,6 +222,6 @@ def test_an_interrupt_keeps_the_sizes_that_are_finished(monkeypatch):
         ({"exclude": [8]}, ValueError, "exclude: expected indices"),
     ],
 )
-def test_bad_arguments_are_named(arguments, error, match):
+def test_bad_arguments_are_named(arguments: dict[str, Any], error: type[Exception], match: str) -> None:
     with pytest.raises(error, match=match):
         BestSubsetRegressor(**arguments).fit(*made(20, 8))
