@@ -39,6 +39,14 @@ def moments(
     always: NDArray[np.int64] = NONE,
     exclude: NDArray[np.int64] = NONE,
 ) -> Moments:
+    X: Array,
+    y: Array,
+    weights: Array | None = None,
+    intercept: bool = True,
+    alpha: float = 0.0,
+    always: NDArray[np.int64] = NONE,
+    exclude: NDArray[np.int64] = NONE,
+) -> Moments:
     weights = np.ones(len(y)) if weights is None else weights
     return Moments(X, y, weights, intercept=intercept, alpha=alpha, always=always, exclude=exclude)
 
@@ -87,7 +95,7 @@ def test_the_optimum_is_that_of_enumeration(rows: int, columns: int, k: int, see
     quadratic = moments(X, y).quadratic
     assert enumerate_subsets(quadratic, k)[0].tolist() == list(right)
     worst = torch.arange(columns - k, columns)
-    subset, value, optimal = branch_and_bound(quadratic, worst, 10_000)
+    subset, _, optimal = branch_and_bound(quadratic, worst, 10_000)
     assert optimal == (rows > columns)
     if optimal:
         assert subset.tolist() == list(right)

@@ -2,7 +2,7 @@
 
 import math
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -73,7 +73,6 @@ def search(
     starts: int,
     max_nodes: int | None,
     generator: np.random.Generator,
-    notify: Callable[[Solution], None] = lambda solution: None,
 ) -> list[Solution]:
     """The best subsets of some sizes, those found in the end for each.
 
@@ -87,7 +86,6 @@ def search(
         starts: Random starts of each size at most.
         max_nodes: Nodes of branch and bound for each size; None are as many as cost little.
         generator: Of the random starts.
-        notify: Called with each solution.
     """
     solutions: list[Solution] = []
     paths = _Paths(quadratic, max(sizes))
@@ -100,7 +98,6 @@ def search(
                 raise
             warnings.warn(f"interrupted: sizes from {size} on are left out", stacklevel=3)
             break
-        notify(solutions[-1])
     return solutions
 
 

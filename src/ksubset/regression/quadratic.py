@@ -17,7 +17,7 @@ _CHUNK = 2**23
 
 @dataclass(frozen=True)
 class Quadratic:
-    """The quadratic function `total - 2 <product, b> + <b, gram b>`, minimised over coefficients b `(n, C)` on a subset.
+    """The quadratic function `total - 2 <product, b> + <b, gram b>`, minimised over b `(n, C)` on a subset.
 
     Arguments:
         gram: Second moments of the columns, `(n, n)`, float64, its diagonal 1, or 0 of a column that is no use.
@@ -57,7 +57,8 @@ class Quadratic:
         r"""The minimum on each subset, and after each swap of one member for one other column.
 
         With `M` the inverse of the subset's Gram matrix, `b` its coefficients, `r` what is left of `product`, `h` of
-        the diagonal, and `A = M gram[S]`, a swap of member p for column j changes the residual sum of squares, of each target, by
+        the diagonal, and `A = M gram[S]`, a swap of member p for column j changes the residual sum of
+        squares, of each target, by
 
         .. math:: \frac{b_p^2}{M_{pp}} - \frac{(r_j + A_{pj} b_p / M_{pp})^2}{h_j + A_{pj}^2 / M_{pp}}.
 
