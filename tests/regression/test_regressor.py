@@ -39,14 +39,6 @@ def moments(
     always: NDArray[np.int64] = NONE,
     exclude: NDArray[np.int64] = NONE,
 ) -> Moments:
-    X: Array,
-    y: Array,
-    weights: Array | None = None,
-    intercept: bool = True,
-    alpha: float = 0.0,
-    always: NDArray[np.int64] = NONE,
-    exclude: NDArray[np.int64] = NONE,
-) -> Moments:
     weights = np.ones(len(y)) if weights is None else weights
     return Moments(X, y, weights, intercept=intercept, alpha=alpha, always=always, exclude=exclude)
 

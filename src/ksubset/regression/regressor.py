@@ -46,8 +46,8 @@ class BestSubsetRegressor(RegressorMixin, SelectorMixin, BaseEstimator):  # type
             error of cross-validation. Sizes that leave no degree of freedom have an infinite information criterion.
         cv: For "cv", the number of folds, a splitter or an iterable of splits.
         fit_intercept: Whether there is an intercept.
-        alpha: Ridge penalty on squared coefficients of standardised columns, so
-            that the columns' units do not matter: the sum of squared residuals + alpha times that of the coefficients.
+        alpha: Ridge penalty on squared coefficients of standardised columns, so that the columns' units do not
+            matter: the sum of squared residuals and alpha times that of the coefficients.
         always_include: Columns, by name or index, that are kept.
         exclude: Columns, by name or index, that are not.
         n_starts: Random starts for each size at most.
