@@ -27,12 +27,13 @@ ALLOWED = {
 ALLOWED |= {room: set(ALLOWED) for room in ("stats", "lab")}
 ALLOWED["search"] = {"_support", "schedules", "numerics", "distributions", "estimators"}
 ALLOWED["design"] = ALLOWED["search"] | {"search"}
-ALLOWED["selection"] = set(ALLOWED) - {"design", "stats", "lab"}
+ALLOWED["regression"] = set(ALLOWED["search"])
+ALLOWED["selection"] = set(ALLOWED) - {"design", "regression", "stats", "lab"}
 ALLOWED["applications"] = set(ALLOWED) - {"lab"}
 ALLOWED["experiments"] = set(ALLOWED) - {"lab"}
 ALLOWED["cli"] = set(ALLOWED)
 # Those that bring dependencies of their own.
-EXTRAS = {"design", "search", "selection", "stats", "applications", "experiments", "lab", "cli"}
+EXTRAS = {"design", "regression", "search", "selection", "stats", "applications", "experiments", "lab", "cli"}
 LONGEST = 400
 
 

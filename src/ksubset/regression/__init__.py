@@ -1,0 +1,9 @@
+"""Regression on exactly k columns. Needs the extra ``selection``."""
+
+from ksubset._support.extras import require
+
+require("sklearn", "selection")
+
+from ksubset.regression.regressor import BestSubsetRegressor  # noqa: E402
+
+__all__ = ["BestSubsetRegressor"]

@@ -1,0 +1,227 @@
+"""Best subset regression against enumeration by least squares of each subset."""
+
+import itertools
+import math
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from numpy.typing import NDArray
+from sklearn.base import BaseEstimator
+from sklearn.utils.estimator_checks import parametrize_with_checks
+from torch import Tensor
+
+from ksubset.regression import BestSubsetRegressor
+from ksubset.regression.exact import branch_and_bound, enumerate_subsets
+from ksubset.regression.heuristic import descend, search
+from ksubset.regression.moments import Moments
+from ksubset.regression.quadratic import Quadratic
+
+Array = NDArray[np.float64]
+
+NONE = np.empty(0, dtype=np.int64)
+
+
+def made(rows: int, columns: int, seed: int = 0, noise: float = 2.0) -> tuple[Array, Array]:
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(rows, columns)) + rng.normal(size=(rows, 1))
+    return X, X[:, :3].sum(1) + noise * rng.normal(size=rows)
+
+
+def moments(
+    X: Array,
+    y: Array,
+    weights: Array | None = None,
+    intercept: bool = True,
+    alpha: float = 0.0,
+    always: NDArray[np.int64] = NONE,
+    exclude: NDArray[np.int64] = NONE,
+) -> Moments:
+    weights = np.ones(len(y)) if weights is None else weights
+    return Moments(X, y, weights, intercept=intercept, alpha=alpha, always=always, exclude=exclude)
+
+
+def rss(X: Array, y: Array, columns: Iterable[int]) -> float:
+    design = np.column_stack([np.ones(len(y)), X[:, list(columns)]])
+    return float(np.square(y - design @ np.linalg.lstsq(design, y, rcond=None)[0]).sum())
+
+
+def enumerated(X: Array, y: Array, k: int) -> tuple[float, tuple[int, ...]]:
+    return min((rss(X, y, columns), columns) for columns in itertools.combinations(range(X.shape[1]), k))
+
+
+# No column is the best number of columns where the checks have targets of noise.
+@pytest.mark.filterwarnings("ignore:No features were selected")
+@parametrize_with_checks([BestSubsetRegressor(max_nodes=20), BestSubsetRegressor(1, criterion="bic", alpha=0.1)])
+def test_conventions_of_scikit_learn(estimator: BaseEstimator, check: Callable[[BaseEstimator], None]) -> None:
+    check(estimator)
+
+
+def test_all_subsets_additions_and_swaps_have_the_residuals_of_least_squares() -> None:
+    X, y = made(40, 9)
+    problem = moments(X, y)
+    subsets = torch.tensor([[0, 1, 2], [2, 5, 8], [1, 4, 7]])
+    value, table = problem.quadratic.swaps(subsets)
+    further = problem.quadratic.additions(subsets)
+    torch.testing.assert_close(problem.quadratic.rss(subsets), value)
+    for row, subset in enumerate(subsets.tolist()):
+        assert value[row] * problem.total == pytest.approx(rss(X, y, subset), rel=1e-9)
+        for column in range(9):
+            if column in subset:
+                assert math.isinf(further[row, column])
+                assert table[row, :, column].isinf().all()
+                continue
+            assert further[row, column] * problem.total == pytest.approx(rss(X, y, [*subset, column]), rel=1e-9)
+            for place in range(3):
+                swapped = [*subset[:place], column, *subset[place + 1 :]]
+                assert table[row, place, column] * problem.total == pytest.approx(rss(X, y, swapped), rel=1e-9)
+
+
+@pytest.mark.parametrize(("rows", "columns", "k"), [(60, 10, 1), (60, 10, 4), (30, 10, 8), (8, 10, 4)])
+@pytest.mark.parametrize("seed", range(3))
+def test_the_optimum_is_that_of_enumeration(rows: int, columns: int, k: int, seed: int) -> None:
+    X, y = made(rows, columns, seed, noise=6.0)
+    best, right = enumerated(X, y, k)
+    quadratic = moments(X, y).quadratic
+    assert enumerate_subsets(quadratic, k)[0].tolist() == list(right)
+    worst = torch.arange(columns - k, columns)
+    subset, _, optimal = branch_and_bound(quadratic, worst, 10_000)
+    assert optimal == (rows > columns)
+    if optimal:
+        assert subset.tolist() == list(right)
+    assert descend(quadratic, worst[None])[1] >= best / moments(X, y).total * (1 - 1e-9)
+
+
+def test_a_spent_budget_proves_nothing() -> None:
+    X, y = made(60, 12, noise=20.0)
+    quadratic = moments(X, y).quadratic
+    assert not branch_and_bound(quadratic, torch.arange(4), 1)[2]
+    assert branch_and_bound(quadratic, torch.arange(4), 10_000)[2]
+
+
+def test_the_search_without_a_proof_finds_the_optimum(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("ksubset.regression.heuristic._ENUMERATED", 0)
+    for seed in range(10):
+        X, y = made(12, 12, seed, noise=4.0)
+        quadratic = moments(X, y).quadratic
+        (found,) = search(quadratic, [4], starts=32, max_nodes=0, generator=np.random.default_rng(0))
+        assert found.rss == pytest.approx(float(enumerate_subsets(quadratic, 4)[1]), rel=1e-9)
+        assert not found.optimal
+
+
+@pytest.mark.parametrize("criterion", ["aic", "bic", "ebic", "gic"])
+def test_criteria_are_those_of_enumeration(criterion: str) -> None:
+    X, y = made(50, 8)
+    model = BestSubsetRegressor(range(9), criterion=criterion).fit(X, y)
+    N, n = X.shape
+    for place, k in enumerate(range(9)):
+        added = {
+            "aic": 2 * k,
+            "bic": k * math.log(N),
+            "ebic": k * math.log(N) + 2 * math.log(math.comb(n, k)),
+            "gic": k * math.log(n) * math.log(math.log(N)),
+        }[criterion]
+        expected = N * math.log(enumerated(X, y, k)[0] / N) + added
+        assert model.path_["criterion"][place] == pytest.approx(expected)
+    assert model.n_features_ == model.path_["criterion"].argmin()
+
+
+def test_cross_validation_finds_the_size() -> None:
+    X, y = made(100, 8, noise=0.5)
+    model = BestSubsetRegressor(range(1, 9), criterion="cv").fit(X, y)
+    assert model.support_[:3].all()
+    assert model.path_["criterion"][2] < model.path_["criterion"][1] / 2
+
+
+def test_weights_are_repeated_rows() -> None:
+    X, y = made(30, 8)
+    weights = np.random.default_rng(1).integers(0, 4, 30)
+    weighted = BestSubsetRegressor(range(9), alpha=0.3).fit(X, y, weights)
+    repeated = BestSubsetRegressor(range(9), alpha=0.3).fit(X.repeat(weights, 0), y.repeat(weights))
+    for name, values in weighted.path_.items():
+        np.testing.assert_allclose(values, repeated.path_[name], rtol=1e-9)
+    np.testing.assert_allclose(weighted.coef_, repeated.coef_)
+    assert weighted.intercept_ == pytest.approx(repeated.intercept_)
+
+
+def test_ridge_is_that_of_the_augmented_rows() -> None:
+    X, y = made(40, 6)
+    model = BestSubsetRegressor(2, alpha=5.0, fit_intercept=False).fit(X, y)
+    size = np.sqrt(np.square(X).mean(0))
+
+    def objective(columns: Iterable[int]) -> tuple[float, list[int], Array]:
+        design = np.vstack([X[:, list(columns)], np.diag(size[list(columns)] * math.sqrt(5.0))])
+        target = np.append(y, [0.0, 0.0])
+        b = np.linalg.lstsq(design, target, rcond=None)[0]
+        return float(np.square(target - design @ b).sum()), list(columns), b
+
+    _, columns, b = min((objective(c) for c in itertools.combinations(range(6), 2)), key=lambda found: found[0])
+    assert np.flatnonzero(model.support_).tolist() == columns
+    np.testing.assert_allclose(model.coef_[columns], b)
+
+
+@pytest.mark.parametrize("rows", [50, 9])
+def test_columns_always_and_never_included(rows: int) -> None:
+    X, y = made(rows, 10)
+    model = BestSubsetRegressor(4, always_include=[9, 5], exclude=[0]).fit(X, y)
+    best = min(
+        (rss(X, y, columns), columns) for columns in itertools.combinations(range(1, 10), 4) if {5, 9} <= set(columns)
+    )
+    assert tuple(np.flatnonzero(model.support_)) == best[1]
+    assert model.rss_ == pytest.approx(best[0])
+    assert model.optimal_
+
+
+def test_dependent_and_constant_columns() -> None:
+    X, y = made(40, 6)
+    X = np.column_stack([X, X[:, 0], np.full(40, 1e8 + 0.1), X[:, 1] + X[:, 2]])
+    for k in range(10):
+        model = BestSubsetRegressor(k).fit(X, y)
+        assert model.n_features_ == k
+        assert np.isfinite(model.coef_).all()
+        assert model.rss_ == pytest.approx(rss(X - X.mean(0), y, np.flatnonzero(model.support_)))
+        assert model.rss_ == pytest.approx(enumerated(X - X.mean(0), y, k)[0])
+
+
+def test_single_precision_with_a_large_offset() -> None:
+    X, y = made(200, 8, noise=0.1)
+    far = (X * 100 + 3e5).astype(np.float32)
+    assert np.flatnonzero(BestSubsetRegressor(3).fit(far, y).support_).tolist() == [0, 1, 2]
+
+
+def test_an_interrupt_keeps_the_sizes_that_are_finished(monkeypatch: pytest.MonkeyPatch) -> None:
+    X, y = made(50, 8)
+    original = enumerate_subsets
+
+    def interrupted(quadratic: Quadratic, size: int) -> tuple[Tensor, float]:
+        if size == 3:
+            raise KeyboardInterrupt
+        return original(quadratic, size)
+
+    monkeypatch.setattr("ksubset.regression.heuristic.enumerate_subsets", interrupted)
+    with pytest.warns(UserWarning, match="interrupted: sizes from 3 on"):
+        model = BestSubsetRegressor(range(1, 6)).fit(X, y)
+    assert model.path_["k"].tolist() == [1, 2]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error", "match"),
+    [
+        ({"k": 9}, ValueError, "k: expected 0 to 8"),
+        ({"k": "many"}, ValueError, "k: expected"),
+        ({"k": 1.5}, TypeError, "k: expected"),
+        ({"k": []}, ValueError, "k: expected"),
+        ({"criterion": "best"}, ValueError, "criterion: expected one of"),
+        ({"alpha": -1}, ValueError, "alpha: expected"),
+        ({"n_starts": None}, TypeError, "n_starts: expected"),
+        ({"max_nodes": -1}, ValueError, "max_nodes: expected"),
+        ({"always_include": ["a"]}, ValueError, "always_include: expected"),
+        ({"always_include": [1], "exclude": [1]}, ValueError, "exclude: expected"),
+        ({"exclude": [8]}, ValueError, "exclude: expected indices"),
+    ],
+)
+def test_bad_arguments_are_named(arguments: dict[str, Any], error: type[Exception], match: str) -> None:
+    with pytest.raises(error, match=match):
+        BestSubsetRegressor(**arguments).fit(*made(20, 8))
