@@ -297,7 +297,7 @@ def run_case(name: str, method: str, seed: int) -> dict[str, float]:
     test = case.test[:FEW] if method in PEERS else case.test
     steps = {"steps": 1, "surrogate_steps": 1}
     if "surrogate" not in method and method in (*PEERS, "random"):
-        explainer = SubsetExplainer(case.model, case.k, **settings, **steps).fit(case.train[:100])
+        explainer = SubsetExplainer(case.model, case.k, **settings, **steps).fit(case.train)
         if method == "random":
             masks = top(np.random.default_rng(seed).random((len(test), explainer.explain(test[:1]).mask.shape[1]))
                         - ~present(explainer, test), case.k)  # fmt: skip
