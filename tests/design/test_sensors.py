@@ -136,7 +136,7 @@ def test_scikit_learn_clones_it_and_takes_it_into_a_pipeline(field: np.ndarray) 
         ({"n_sensors": N + 1}, None, "k: expected at most"),
         ({"n_sensors": 0}, None, "n_sensors: expected 1 or more, got 0"),
         ({"method": "best"}, None, "method: expected one of search, greedy, qr, got 'best'"),
-        ({"noise": -1.0}, None, "noise: expected a standard deviation"),
+        ({"noise": -1.0}, None, "noise: expected a finite number, 0 or more"),
         ({"n_modes": 0}, None, "n_modes: expected 1 or more"),
         ({"constraints": [AtMost(1, range(N))]}, None, "constraints: no subset of size 3"),
         ({}, ["a"] * 60, "y: expected numbers, or an estimator that classifies"),

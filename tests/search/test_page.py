@@ -1,19 +1,6 @@
-"""The page's examples print what it says."""
-
-import re
-from pathlib import Path
-
 import pytest
+from pages import check_examples
 
-PAGE = Path(__file__).parents[2] / "docs" / "search.md"
 
-
-def test_the_examples_of_the_page(capsys: pytest.CaptureFixture[str]) -> None:
-    text = PAGE.read_text(encoding="utf-8")
-    namespace: dict[str, object] = {}
-    blocks = re.findall(r"```python\n(.*?)```\n\n```text\n(.*?)\n```", text, re.DOTALL)
-    assert len(blocks) == text.count("```python") == 3
-    for code, printed in blocks:
-        exec(code, namespace)
-        lines = [line.rstrip() for line in capsys.readouterr().out.splitlines()]
-        assert lines == printed.splitlines()
+def test_the_examples_print_what_the_page_says(capsys: pytest.CaptureFixture[str]) -> None:
+    check_examples("search.md", 3, capsys)

@@ -1,12 +1,11 @@
-"""The page's examples print what it says."""
+"""The page's examples print what it says, and its figures are there."""
 
 import re
 from pathlib import Path
 
 import matplotlib as mpl
 import pytest
-
-PAGE = Path(__file__).parents[2] / "docs" / "statistics.md"
+from pages import DOCS, check_examples
 
 
 def test_the_examples_of_the_page(
@@ -14,14 +13,7 @@ def test_the_examples_of_the_page(
 ) -> None:
     mpl.use("agg")
     monkeypatch.chdir(tmp_path)
-    text = PAGE.read_text(encoding="utf-8")
-    namespace: dict[str, object] = {}
-    blocks = re.findall(r"```python\n(.*?)```\n\n```text\n(.*?)\n```", text, re.DOTALL)
-    assert len(blocks) == text.count("```python") == 5
-    for code, printed in blocks:
-        exec(code, namespace)
-        lines = [line.rstrip() for line in capsys.readouterr().out.splitlines()]
-        assert lines == printed.splitlines()
+    text = check_examples("statistics.md", 5, capsys)
     assert (tmp_path / "statistics-ties.png").stat().st_size > 10_000
     for figure in re.findall(r"\]\((figures/.*?)\)", text):
-        assert (PAGE.parent / figure).exists()
+        assert (DOCS / figure).exists()

@@ -19,7 +19,7 @@ def digests(values: Mapping[str, Any]) -> dict[str, str]:
         TypeError: A value cannot be pickled; the message names it.
         ImportError: joblib is not installed.
     """
-    hashed = require("joblib", "selection").hash
+    hashed = require("joblib", "search").hash
     result = {}
     for name, value in values.items():
         try:

@@ -18,7 +18,7 @@ from ksubset.design.criteria import Array, Indices
 from ksubset.design.decoding import Decoding
 from ksubset.design.placement import grown, pivots, swapped
 from ksubset.search import Constraint, minimize
-from ksubset.search.arguments import check_integer
+from ksubset.search.arguments import check_integer, check_nonnegative
 from ksubset.search.space import SearchSpace
 
 __all__ = ["SensorSelector"]
@@ -113,9 +113,8 @@ class SensorSelector(SelectorMixin, BaseEstimator):  # type: ignore[misc]
         """
         if self.method not in _METHODS:
             raise ValueError(f"method: expected one of {', '.join(_METHODS)}, got {self.method!r}")
-        noise, modes = self.noise, self.n_modes
-        if noise is not None and not (isinstance(noise, int | float) and 0 <= noise < np.inf):
-            raise ValueError(f"noise: expected a standard deviation of 0 or more, or None, got {noise!r}")
+        noise = None if self.noise is None else check_nonnegative("noise", self.noise)
+        modes = self.n_modes
         if modes is not None:
             modes = check_integer("n_modes", modes, 1)
         size = check_integer("n_sensors", self.n_sensors, 1)

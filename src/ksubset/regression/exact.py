@@ -122,10 +122,10 @@ class _Bounds:
         mask = active.double()
         masked = gram * mask[:, :, None] * mask[:, None, :] + torch.diag_embed(1 - mask)
         inverse = torch.cholesky_inverse(torch.linalg.cholesky(masked))
-        masked_product = product * mask[:, :, None]
-        coefficients = inverse @ masked_product
-        squares = coefficients.square().sum(2)
-        residual = total - (masked_product * coefficients).sum((1, 2)) - _ROUNDING * squares.sum(1)
+        masked_product = product * mask
+        coefficients = (inverse @ masked_product[:, :, None]).squeeze(2)
+        squares = coefficients.square()
+        residual = total - (masked_product * coefficients).sum(1) - _ROUNDING * squares.sum(1)
         diagonal = inverse.diagonal(dim1=1, dim2=2)
         self._free = active & ~fixed
         self.costs = (squares / diagonal).masked_fill(~self._free, math.inf)

@@ -148,7 +148,7 @@ class _Paths:
             # Dependent columns end its path early, and what it is worth is seen by its residual.
             warnings.simplefilter("ignore", ConvergenceWarning)
             _, entered, _ = lars_path_gram(
-                quadratic.product[:, 0].numpy(), quadratic.gram.numpy(), n_samples=1, method="lasso", max_iter=2 * most,
+                quadratic.product.numpy(), quadratic.gram.numpy(), n_samples=1, method="lasso", max_iter=2 * most,
                 copy_Gram=True, return_path=False,
             )  # fmt: skip
         order = torch.tensor(entered[:most], dtype=torch.int64)

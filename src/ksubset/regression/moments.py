@@ -57,7 +57,7 @@ class Moments:
     ) -> None:  # fmt: skip
         self.num_rows = float(weights.sum())
         self.free = np.setdiff1d(np.arange(x.shape[1]), np.union1d(always, exclude))
-        self._always, self._alpha, self._intercept = always, alpha, intercept
+        self._always, self._alpha = always, alpha
         kept = weights > 0
         root = np.sqrt(weights[kept])[:, None]
         x, y = x[kept], y[kept]
@@ -91,7 +91,7 @@ class Moments:
         gram[np.diag_indices_from(gram)] = inverse > 0
         quadratic = Quadratic(
             torch.from_numpy(gram),
-            torch.from_numpy(product * inverse / unit)[:, None],
+            torch.from_numpy(product * inverse / unit),
             1.0 if np.isfinite(unit) else 0.0,
         )
         return quadratic, total

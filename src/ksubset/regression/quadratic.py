@@ -17,12 +17,12 @@ _CHUNK = 2**23
 
 @dataclass(frozen=True)
 class Quadratic:
-    """The quadratic function `total - 2 <product, b> + <b, gram b>`, minimised over b `(n, C)` on a subset.
+    """The quadratic function `total - 2 <product, b> + <b, gram b>`, minimised over b `(n)` on a subset.
 
     Arguments:
         gram: Second moments of the columns, `(n, n)`, float64, its diagonal 1, or 0 of a column that is no use.
-        product: Those of the columns with the C targets, `(n, C)`.
-        total: Sum of those of the targets.
+        product: Those of the columns with the target, `(n)`.
+        total: That of the target.
     """
 
     gram: Tensor
@@ -58,7 +58,7 @@ class Quadratic:
 
         With `M` the inverse of the subset's Gram matrix, `b` its coefficients, `r` what is left of `product`, `h` of
         the diagonal, and `A = M gram[S]`, a swap of member p for column j changes the residual sum of
-        squares, of each target, by
+        squares by
 
         .. math:: \frac{b_p^2}{M_{pp}} - \frac{(r_j + A_{pj} b_p / M_{pp})^2}{h_j + A_{pj}^2 / M_{pp}}.
 
@@ -74,20 +74,20 @@ class Quadratic:
     def _factor(self, subsets: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         gram = self.gram[subsets[:, :, None], subsets[:, None, :]]
         factor = torch.linalg.cholesky(gram + _JITTER * torch.eye(subsets.shape[1], dtype=torch.float64))
-        solved = torch.linalg.solve_triangular(factor, self.product[subsets], upper=False)
+        solved = torch.linalg.solve_triangular(factor, self.product[subsets][:, :, None], upper=False)
         return factor, solved, (self.total - solved.square().sum((1, 2))).clamp_min(0)
 
     def _left(self, subsets: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor]:
         """Factor, solved product, residual, rows of the Gram matrix solved with the factor, and what they leave."""
         factor, solved, value = self._factor(subsets)
         rows = torch.linalg.solve_triangular(factor, self.gram[subsets], upper=False)
-        left = self.product - rows.mT @ solved
+        left = self.product - (rows.mT @ solved).squeeze(2)
         remaining = (self.gram.diagonal() - rows.square().sum(1)).clamp_min(_JITTER)
         return factor, solved, value, rows, left, remaining
 
     def _additions(self, subsets: Tensor) -> Tensor:
         _, _, value, _, left, remaining = self._left(subsets)
-        return (value[:, None] - left.square().sum(2) / remaining).scatter(1, subsets, math.inf)
+        return (value[:, None] - left.square() / remaining).scatter(1, subsets, math.inf)
 
     def _swaps(self, subsets: Tensor) -> tuple[Tensor, Tensor]:
         factor, solved, value, rows, left, remaining = self._left(subsets)
@@ -97,10 +97,8 @@ class Quadratic:
         coefficients = torch.linalg.solve_triangular(upper, solved, upper=True)
         weights = torch.linalg.solve_triangular(upper, rows, upper=True)
         removed = coefficients / variance
-        # (left + weights * removed)^2, summed over the targets.
-        gained = left.square().sum(2)[:, None] + 2 * weights * (removed @ left.mT)
-        gained += weights.square() * removed.square().sum(2, keepdim=True)
-        table = value[:, None, None] + (coefficients * removed).sum(2, keepdim=True)
+        gained = (left[:, None] + weights * removed).square()
+        table = value[:, None, None] + coefficients * removed
         table = table - gained / (remaining[:, None] + weights.square() / variance)
         members = subsets[:, None, :].expand(-1, subsets.shape[1], -1)
         return value, table.scatter(2, members, math.inf)

@@ -12,10 +12,12 @@ from sklearn.feature_selection import SelectorMixin
 from sklearn.model_selection import check_cv
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from ksubset.regression.arguments import check_integer, check_nonnegative, check_positions, check_weights, generator
 from ksubset.regression.heuristic import Solution, search
 from ksubset.regression.moments import Fit, Moments
 from ksubset.regression.sizes import CRITERIA, check_sizes, penalty
+from ksubset.search.arguments import check_integer, check_nonnegative
+from ksubset.selection._sklearn import check_sample_weight
+from ksubset.selection.arguments import positions, seed_of
 
 __all__ = ["BestSubsetRegressor"]
 
@@ -110,16 +112,18 @@ class BestSubsetRegressor(RegressorMixin, SelectorMixin, BaseEstimator):  # type
         """
         X, y = validate_data(self, X, y, dtype=np.float64, y_numeric=True)
         y = y.astype(np.float64)
-        weights = check_weights(sample_weight, len(y))
+        weights = check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
+        if not weights.any():
+            raise ValueError("sample_weight: expected weights of 0 or more, and not all of them zero")
         if self.criterion not in {*CRITERIA, "cv"}:
             raise ValueError(f"criterion: expected one of {[*CRITERIA, 'cv']}, got {self.criterion!r}")
         check_nonnegative("alpha", self.alpha)
         check_integer("n_starts", self.n_starts, 0)
         if self.max_nodes is not None:
             check_integer("max_nodes", self.max_nodes, 0)
-        names = getattr(self, "feature_names_in_", None)
-        always = check_positions("always_include", self.always_include, names, X.shape[1])
-        exclude = check_positions("exclude", self.exclude, names, X.shape[1])
+        places = {name: place for place, name in enumerate(getattr(self, "feature_names_in_", ()))}
+        always = np.unique(positions(self.always_include, "always_include", places, X.shape[1]))
+        exclude = np.unique(positions(self.exclude, "exclude", places, X.shape[1]))
         if len(both := np.intersect1d(always, exclude)):
             raise ValueError(f"exclude: expected no columns of always_include, got columns {both.tolist()}")
         most = X.shape[1] - len(exclude)
@@ -163,7 +167,7 @@ class BestSubsetRegressor(RegressorMixin, SelectorMixin, BaseEstimator):  # type
         )  # fmt: skip
         solutions: list[Solution] = search(
             moments.quadratic, [size - len(always) for size in sizes],
-            starts=self.n_starts, max_nodes=self.max_nodes, generator=generator(self.random_state),
+            starts=self.n_starts, max_nodes=self.max_nodes, generator=np.random.default_rng(seed_of(self.random_state)),
         )  # fmt: skip
         columns = [moments.columns(solution.subset) for solution in solutions]
         return [

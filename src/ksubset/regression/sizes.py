@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from ksubset.regression.arguments import check_integer, is_integer
+from ksubset.search.arguments import check_integer, is_integer
 
 __all__ = ["CRITERIA", "check_sizes", "penalty"]
 

@@ -62,11 +62,6 @@ class Archive:
         return row
 
     @property
-    def best(self) -> int:
-        """Row of the least mean; the first of equals."""
-        return int(np.argmin(self.mean))
-
-    @property
     def noise(self) -> float:
         """Variance of a value, pooled over all points with several; infinite while there is none."""
         degrees = self.evaluations - len(self.points)

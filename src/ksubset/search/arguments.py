@@ -7,7 +7,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["check_integer", "check_items", "check_positive", "is_integer", "listed_callbacks", "notify"]
+__all__ = [
+    "check_integer", "check_items", "check_nonnegative", "check_positive", "is_integer", "listed_callbacks", "notify",
+]  # fmt: skip
 
 
 def listed_callbacks(callbacks: Any) -> list[Callable[[Any], Any]]:
@@ -44,6 +46,15 @@ def check_positive(name: str, value: Any) -> float:
         raise TypeError(f"{name}: expected a number, got {value!r}")
     if not 0 < value < math.inf:
         raise ValueError(f"{name}: expected a number above 0, got {value}")
+    return float(value)
+
+
+def check_nonnegative(name: str, value: Any) -> float:
+    """A finite number, 0 or more; else a TypeError or ValueError."""
+    if isinstance(value, bool) or not isinstance(value, int | float | np.integer | np.floating):
+        raise TypeError(f"{name}: expected a number, got {value!r}")
+    if not 0 <= value < math.inf:
+        raise ValueError(f"{name}: expected a finite number, 0 or more, got {value}")
     return float(value)
 
 

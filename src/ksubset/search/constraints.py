@@ -52,8 +52,9 @@ class _Count(Constraint):
 
     __repr__ = __str__
 
+    @abstractmethod
     def _limits(self) -> tuple[float, float]:
-        raise NotImplementedError
+        """The least and the largest number."""
 
     def inequalities(self, num_items: int) -> Inequalities:
         items = check_items(f"{type(self).__name__}: items", self.items, num_items)
@@ -81,11 +82,7 @@ class AtLeast(_Count):
     """At least so many of some items.
 
     Arguments:
-        count: How many.
-        items: Their indices.
-
-    Raises:
-        TypeError, ValueError: The count is no integer of 0 or more; once n is known, for items that are none.
+        count, items: As of `AtMost`, and errors, too.
     """
 
     def _limits(self) -> tuple[float, float]:
@@ -96,11 +93,7 @@ class Exactly(_Count):
     """Exactly so many of some items; so many of each group is `[Exactly(m, group) for group in groups]`.
 
     Arguments:
-        count: How many.
-        items: Their indices.
-
-    Raises:
-        TypeError, ValueError: The count is no integer of 0 or more; once n is known, for items that are none.
+        count, items: As of `AtMost`, and errors, too.
     """
 
     def _limits(self) -> tuple[float, float]:

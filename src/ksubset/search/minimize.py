@@ -132,26 +132,26 @@ def minimize(
     try:
         with evaluate.workers:
             while not ended:
-                if time.monotonic() - start > _CONFIRM_AFTER * seconds or search.in_vain >= patient:
-                    if not noisy:
-                        if search.in_vain >= patient:
-                            break
-                    else:
-                        search.confirm()
+                in_vain = search.in_vain >= patient
+                if in_vain and not noisy:
+                    break
+                if in_vain or time.monotonic() - start > _CONFIRM_AFTER * seconds:
+                    search.confirm()
                 left = size if limit is None else min(size, limit - search.num_evaluations)
-                subsets = search.ask_subsets(left) if left > 0 else []
-                if not subsets or time.monotonic() - start > seconds:
+                points = search.ask_points(left)
+                if not points or time.monotonic() - start > seconds:
                     break
                 values: list[float] = []
                 try:
                     # One by one, so that an interrupt leaves those that are there.
-                    values.extend(_values(evaluate, keep, subsets))
+                    values.extend(_values(evaluate, keep, [search.space.items(point) for point in points]))
                 except KeyboardInterrupt:
                     if not search.num_evaluations and not values:
                         raise
                     ended = True
                     warnings.warn("interrupted: the result is the best found so far", stacklevel=2)
-                search.tell_subsets(subsets[: len(values)], values)
+                for point, value in zip(points, values, strict=False):
+                    search.state.record(point, value)
                 now = time.monotonic()
                 progress = search.progress(limit, now - start)
                 if verbose > 0 and now - shown > _SECONDS_BETWEEN_LINES:

@@ -1,11 +1,13 @@
 """Calls of the function that is minimized: what it gets, what it may return, and workers."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import numpy as np
 from joblib import Parallel, delayed, effective_n_jobs
 from numpy.typing import NDArray
+
+from ksubset.search.workers import streaming
 
 __all__ = ["ENCODINGS", "Objective", "encoded"]
 
@@ -38,7 +40,7 @@ class Objective:
     ) -> None:
         self._function, self._num_items, self._encoding = function, num_items, encoding
         self._vectorized, self.num_workers = vectorized, effective_n_jobs(n_jobs)
-        self.workers = Parallel(n_jobs=n_jobs, return_as="generator")
+        self.workers = streaming(Parallel, n_jobs)
         """To be entered around many calls: a cluster starts workers anew for each call otherwise, in seconds."""
 
     def __call__(self, subsets: list[NDArray[np.int64]]) -> Iterator[float]:
@@ -50,26 +52,22 @@ class Objective:
         """
         if not subsets:
             return
-        inputs: list[Any] = (
-            [row for subset in subsets for row in encoded([subset], self._encoding, self._num_items)]
-            if not self._vectorized
-            else list(encoded(subsets, self._encoding, self._num_items))
-        )
         if self._vectorized:
-            parts = [np.stack(inputs[start :: self.num_workers]) for start in range(min(self.num_workers, len(inputs)))]
-            results = [_numbers(result, len(part)) for part, result in zip(parts, self._results(parts), strict=True)]
-            values = np.empty(len(inputs))
-            for start, result in enumerate(results):
-                values[start :: self.num_workers] = result
-            yield from values.tolist()
+            parts = np.array_split(
+                encoded(subsets, self._encoding, self._num_items), min(self.num_workers, len(subsets))
+            )
+            for part, result in zip(parts, self._results(parts), strict=True):
+                yield from _numbers(result, len(part)).tolist()
         else:
-            for result in self._results(inputs):
-                yield _number(result)
+            # One by one, as groups may differ in size.
+            yield from map(
+                _number, self._results([encoded([one], self._encoding, self._num_items)[0] for one in subsets])
+            )
 
-    def _results(self, inputs: list[Any]) -> Iterator[Any]:
+    def _results(self, inputs: list[Any]) -> Iterable[Any]:
         if self.num_workers == 1 or len(inputs) == 1:
             return map(self._function, inputs)
-        results: Iterator[Any] = self.workers(delayed(self._function)(one) for one in inputs)
+        results: Iterable[Any] = self.workers(delayed(self._function)(one) for one in inputs)
         return results
 
 

@@ -87,7 +87,8 @@ class Search:
             `(S, k)`, int64, ascending indices, or `(S, n)`, boolean.
         """
         self.check_encoding(vectorized=True)
-        subsets = self.ask_subsets(count)
+        points = self.ask_points(check_integer("count", count, 1))
+        subsets = [self.space.items(point) for point in points]
         if not subsets and self._encoding == "indices":
             return np.zeros((0, self.space.items_in_all or 0), dtype=np.int64)
         return encoded(subsets, self._encoding, self.space.num_items)
@@ -115,20 +116,12 @@ class Search:
             self.num_evaluations, max_evaluations, seconds, self.space.items(archive.points[row]), archive.mean[row]
         )
 
-    def tell_subsets(self, subsets: list[NDArray[np.int64]], values: list[float]) -> None:
-        """Take values of subsets that were asked for."""
-        for subset, value in zip(subsets, values, strict=True):
-            self.state.record(self.space.point("subsets", subset), value)
-
-    def ask_subsets(self, count: int) -> list[NDArray[np.int64]]:
-        """As `ask`, as a list of indices, of any number each."""
-        subsets = []
-        for _ in range(check_integer("count", count, 1)):
-            point = self.state.next_point()
-            if point is None:
-                break
-            subsets.append(self.space.items(point))
-        return subsets
+    def ask_points(self, count: int) -> list[NDArray[np.int64]]:
+        """As `ask`, as points of `space`, whose values `state.record` takes."""
+        points: list[NDArray[np.int64]] = []
+        while len(points) < count and (point := self.state.next_point()) is not None:
+            points.append(point)
+        return points
 
     def tell(self, subsets: Any, values: Any) -> None:
         """Take values of subsets, in any order, whether they were asked for or not; not finite ones are the worst.

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from ksubset.search.archive import Archive, Keys
 from ksubset.search.confirmation import Confirmation
-from ksubset.search.regression import fit_slope
+from ksubset.search.slope import fit_slope
 from ksubset.search.space import SearchSpace
 from ksubset.search.walk import Walk
 

@@ -1,12 +1,15 @@
-"""Arguments that selectors share: seeds and targets."""
+"""Arguments that selectors share: columns, seeds and targets."""
 
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils import check_array, check_consistent_length, check_random_state
 
-__all__ = ["check_target", "seed_of"]
+from ksubset.search.arguments import is_integer
+
+__all__ = ["check_target", "listed", "positions", "seed_of"]
 
 
 def check_target(target: Any, data: Any) -> NDArray[Any]:
@@ -21,3 +24,41 @@ def seed_of(random_state: Any) -> int:
     if random_state is None:
         return int(np.random.default_rng().integers(2**31 - 1))
     return int(check_random_state(random_state).randint(2**31 - 1))
+
+
+def listed(value: Any, argument: str) -> Sequence[Any]:
+    """A sequence as a list, of None an empty one; else a TypeError."""
+    if value is None:
+        return []
+    if isinstance(value, str) or not hasattr(value, "__len__") or not hasattr(value, "__getitem__"):
+        raise TypeError(f"{argument}: expected a sequence, got {value!r}")
+    return list(value)
+
+
+def positions(columns: Any, argument: str, places: Mapping[str, int], num_columns: int) -> NDArray[np.int64]:
+    """Indices of columns, given by name or index, in their order; None means none.
+
+    Arguments:
+        columns: The columns, `(m)`.
+        argument: Its name, for messages.
+        places: Of all columns by name, if they have names.
+        num_columns: How many there are, n.
+
+    Raises:
+        TypeError: It is no sequence, or a column is neither a name nor an index.
+        ValueError: A column is unknown.
+    """
+    found = []
+    for column in listed(columns, argument):
+        if isinstance(column, str):
+            if column not in places:
+                known = "names of columns of X" if places else "indices, as the columns of X have no names"
+                raise ValueError(f"{argument}: expected {known}, got {column!r}")
+            found.append(places[column])
+        elif is_integer(column):
+            if not 0 <= column < num_columns:
+                raise ValueError(f"{argument}: expected indices from 0 to {num_columns - 1}, got {column}")
+            found.append(int(column))
+        else:
+            raise TypeError(f"{argument}: expected names or indices of columns, got {column!r}")
+    return np.array(found, dtype=np.int64)

@@ -1,10 +1,12 @@
 """Columns of data in any container, and the groups of them that a selector keeps or drops as one."""
 
-from collections.abc import Sequence
+import hashlib
+import pickle
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
-import joblib
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.feature_selection import SelectorMixin
@@ -12,22 +14,15 @@ from sklearn.utils import check_array
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from ksubset._support.extras import require
-from ksubset.search.arguments import is_integer
 from ksubset.selection._sklearn import check_feature_names_in, get_output_config, safe_indexing
+from ksubset.selection.arguments import listed, positions
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 __all__ = [
-    "FeatureGroups",
-    "SubsetSpace",
-    "SupportMixin",
-    "column_by_column",
-    "first_alike",
-    "is_constant",
-    "is_dataframe",
-    "take_columns",
-    "take_rows",
+    "FeatureGroups", "SubsetSpace", "SupportMixin", "column_by_column", "first_alike", "is_constant", "is_dataframe",
+    "take_columns", "take_rows",
 ]  # fmt: skip
 
 
@@ -81,14 +76,25 @@ def is_constant(data: Any) -> NDArray[np.bool_]:
 
 def first_alike(data: Any) -> NDArray[np.int64]:
     """The first column with the same values, in all rows, as each; data `(N, n)` -> `(n)`."""
-    first: dict[str, int] = {}
-    result = np.zeros(data.shape[1], dtype=np.int64)
+    first: dict[bytes, int] = {}
+    digests = (hashlib.blake2b(content).digest() for content in _contents(data))
+    return np.array([first.setdefault(digest, column) for column, digest in enumerate(digests)], dtype=np.int64)
+
+
+def _contents(data: Any) -> Iterator[bytes]:
+    """What is in each column, and its type; the same bytes mean the same values."""
+    if hasattr(data, "tocsc"):
+        data = data.tocsc(copy=True)
+        data.sum_duplicates()
+        data.eliminate_zeros()
+        for start, end in pairwise(data.indptr.tolist()):
+            yield data.indices[start:end].tobytes() + data.data[start:end].tobytes()
+        return
+    data = column_by_column(data)
     for column in range(data.shape[1]):
-        values = safe_indexing(data, column, axis=1) if is_dataframe(data) else data[:, [column]]
-        values = values.toarray() if hasattr(values, "toarray") else values
-        known = joblib.hash(values.to_list() if hasattr(values, "to_list") else np.ascontiguousarray(values))
-        result[column] = first.setdefault(known, column)
-    return result
+        values = np.asarray(safe_indexing(data, column, axis=1))
+        # Equal objects that are not the same one may pass for different ones, which at worst keeps a copy.
+        yield (pickle.dumps(values.tolist()) if objects else values.dtype.str.encode() + values.tobytes())
 
 
 class SupportMixin(SelectorMixin):  # type: ignore[misc]
@@ -243,9 +249,9 @@ class FeatureGroups:
         self._num_columns = len(constant)
         owner = np.full(len(constant), -1)
         self._members: list[NDArray[np.int64]] = []
-        for number, group in enumerate(_listed(groups, "feature_groups")):
+        for number, group in enumerate(listed(groups, "feature_groups")):
             argument = f"feature_groups[{number}]"
-            columns = _positions(group, argument, places, len(constant))
+            columns = positions(group, argument, places, len(constant))
             if not len(columns) or len(set(columns.tolist())) < len(columns) or (owner[columns] >= 0).any():
                 raise ValueError(f"{argument}: expected columns that are in no other group, each once, got {group!r}")
             owner[columns] = number
@@ -253,9 +259,9 @@ class FeatureGroups:
         single = np.flatnonzero(owner < 0)
         owner[single] = len(self._members) + np.arange(len(single))
         self._members += list(single[:, None])
-        self.always: NDArray[np.int64] = np.unique(owner[_positions(always, "always_include", places, len(constant))])
+        self.always: NDArray[np.int64] = np.unique(owner[positions(always, "always_include", places, len(constant))])
         """Groups that are always kept."""
-        excluded = np.unique(owner[_positions(never, "exclude", places, len(constant))])
+        excluded = np.unique(owner[positions(never, "exclude", places, len(constant))])
         if len(both := np.intersect1d(self.always, excluded)):
             columns = self._members[both[0]]
             raise ValueError(
@@ -298,28 +304,3 @@ class FeatureGroups:
         """Subsets of so many groups; none that is constant, or says what others do, is free if others are enough."""
         enough = len(self.always) + len(self._useful) >= total
         return SubsetSpace(self._members, self.always, self._useful if enough else self.free, total, self._num_columns)
-
-
-def _listed(value: Any, argument: str) -> Sequence[Any]:
-    if value is None:
-        return []
-    if isinstance(value, str) or not hasattr(value, "__len__") or not hasattr(value, "__getitem__"):
-        raise TypeError(f"{argument}: expected a sequence, got {value!r}")
-    return list(value)
-
-
-def _positions(columns: Any, argument: str, places: dict[str, int], num_columns: int) -> NDArray[np.int64]:
-    positions = []
-    for column in _listed(columns, argument):
-        if isinstance(column, str):
-            if column not in places:
-                known = "names of columns of X" if places else "indices, as the columns of X have no names"
-                raise ValueError(f"{argument}: expected {known}, got {column!r}")
-            positions.append(places[column])
-        elif is_integer(column):
-            if not 0 <= column < num_columns:
-                raise ValueError(f"{argument}: expected indices from 0 to {num_columns - 1}, got {column}")
-            positions.append(int(column))
-        else:
-            raise TypeError(f"{argument}: expected names or indices of columns, got {column!r}")
-    return np.array(positions, dtype=np.int64)

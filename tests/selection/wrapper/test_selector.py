@@ -73,14 +73,6 @@ def selector(estimator: Any = TREE, k: Any = 2, **parameters: Any) -> KSubsetSel
     )
 
 
-@pytest.fixture
-def numbers() -> tuple[Any, Any]:
-    """120 rows of 20 columns, of which 3 and 7 matter."""
-    rng = np.random.default_rng(0)
-    X = rng.standard_normal((120, 20))
-    return X, (X[:, 3] + X[:, 7] > 0).astype(int)
-
-
 def test_no_columns_is_an_error(numbers: Any) -> None:  # scikit-learn#3010
     with pytest.raises(ValueError, match=r"n_features_to_select: expected 1 to 20, .* got 0"):
         selector(k=0).fit(*numbers)

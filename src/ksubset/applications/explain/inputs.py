@@ -86,8 +86,8 @@ class Inputs:
         self.num_columns = int(np.prod(self.shape))
         if padding is not None and (groups is not None or baseline is not None):
             raise ValueError("feature_groups, baseline: expected None for tokens, whose items are the words")
-        useful = np.zeros(self.num_columns, dtype=bool), np.arange(self.num_columns)
-        units = FeatureGroups(*useful, names, groups, None, None)
+        constant, alike = np.zeros(self.num_columns, dtype=bool), np.arange(self.num_columns)
+        units = FeatureGroups(constant, alike, names, groups, None, None)
         self.num_items = len(units)
         self.group_index: NDArray[np.int64] = units.space(1).group_index()
         """Item of each column, `(n)`."""

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from sklearn.base import clone
 from sklearn.utils.parallel import Parallel, delayed
 
+from ksubset.search.workers import streaming
 from ksubset.selection._sklearn import check_method_params
 from ksubset.selection.groups import SubsetSpace, column_by_column, take_columns, take_rows
 from ksubset.selection.wrapper.cache import ScoreCache
@@ -67,25 +68,20 @@ class CrossValidation:
         self._fit_params, self._score_params, self._column_params = fit_params, score_params, column_params
         self._cache, self._limits, self._copy = cache, limits, _way_to_copy(self._model)
         self._alone = effective_n_jobs(n_jobs) == 1
-        backend = Parallel(n_jobs=n_jobs)._backend
-        streams = getattr(backend, "supports_return_generator", False)
-        self.workers = Parallel(n_jobs=n_jobs, return_as="generator" if streams else "list")
+        self.workers = streaming(Parallel, n_jobs)
         """To be entered around many calls: a cluster starts workers anew for each call otherwise, in seconds."""
         self.failures: list[Exception] = []
         """What went wrong in fits that failed."""
         self.num_fits = 0
         """Models fitted by this object, whose scores were not known."""
 
-    def __call__(
-        self, space: SubsetSpace, subsets: NDArray[np.int64], folds: NDArray[np.intp], after_fit: Callable[[], None]
-    ) -> Iterator[float]:
+    def __call__(self, space: SubsetSpace, subsets: NDArray[np.int64], folds: NDArray[np.intp]) -> Iterator[float]:
         """Scores of subsets, each on its fold, in their order, as they come.
 
         Arguments:
             space: What the indices mean.
             subsets: `(S, k)`, of the free groups of the space.
             folds: Of each, `(S)`.
-            after_fit: Called after each fit, when its score is remembered.
 
         Raises:
             Whatever the model's `fit` and the scorer do, if that is asked for, and if the first ten fits all fail.
@@ -111,7 +107,6 @@ class CrossValidation:
             score, failure = next(scores)
             self._note(failure)
             known[key] = score
-            after_fit()
             yield score
 
     def _note(self, failure: Exception | None) -> None:
@@ -167,9 +162,10 @@ class FitLimits:
 
 
 def _way_to_copy(model: Any) -> Any:
-    """How to get another clone: a copy of a clone is one, for a fifth of the time, unless it holds a lock."""
+    """How to get another clone: a copy of a clone is one, for a fifth of the time, where it can be copied."""
     try:
         copy.deepcopy(model)
+    # A lock, a file or a connection refuses in its own way; a fit whose clone is no good says so itself.
     except Exception:
         return clone
     return copy.deepcopy

@@ -8,8 +8,8 @@ from typing import Any
 from ksubset.search.arguments import notify
 from ksubset.selection.groups import SubsetSpace
 from ksubset.selection.wrapper.cache import ScoreCache
+from ksubset.selection.wrapper.racing import RacingSearch
 from ksubset.selection.wrapper.results import Progress, progress_of
-from ksubset.selection.wrapper.search import Search
 
 __all__ = ["EndedByCallbackError", "OutOfTimeError", "Reporter"]
 
@@ -37,14 +37,16 @@ class Reporter:
     ) -> None:
         self._space, self._cache, self._callbacks, self._verbose = space, cache, callbacks, verbose
         self._start = self._saved = self._told = time.monotonic()
+        self._told_at = 0
         self._end = math.inf if max_seconds is None else self._start + max_seconds
-        self.search: Search
+        self.search: RacingSearch
+        """Set before the first score, as the search is made with `after_score`."""
 
-    def after_fit(self) -> None:
+    def after_score(self) -> None:
         now = time.monotonic()
         if now - self._saved >= _SAVED_EVERY:
             self.save()
-        if now - self._told >= _TOLD_EVERY and self.search.evaluations:
+        if now - self._told >= _TOLD_EVERY:
             self.report()
         if now >= self._end:
             raise OutOfTimeError
@@ -55,6 +57,9 @@ class Reporter:
         self._saved = time.monotonic()
 
     def report(self) -> None:
+        """Tell where the search stands, unless that was told already."""
+        if self.search.evaluations == self._told_at:
+            return
         self.save()
         progress = progress_of(self.search, self._space, time.monotonic() - self._start)
         if self._verbose > 0:
@@ -63,6 +68,6 @@ class Reporter:
                 f"{progress.n_subsets} subsets, best score {progress.best_score:.4g}, "
                 f"{progress.seconds_left:.0f} s left"
             )
+        self._told, self._told_at = time.monotonic(), self.search.evaluations
         if notify(self._callbacks, progress):
             raise EndedByCallbackError
-        self._told = time.monotonic()

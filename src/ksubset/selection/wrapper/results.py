@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ksubset.selection.groups import SubsetSpace
-from ksubset.selection.wrapper.search import Search
+from ksubset.selection.wrapper.racing import RacingSearch
 
 __all__ = ["Progress", "Result", "cv_results", "path", "progress_of", "result_of", "within_one_standard_error"]
 
@@ -65,7 +65,7 @@ class Result:
     n_fits: int
 
 
-def progress_of(search: Search, space: SubsetSpace, seconds: float) -> Progress:
+def progress_of(search: RacingSearch, space: SubsetSpace, seconds: float) -> Progress:
     """Where a search stands that has scored a subset, after so many seconds."""
     best, table = search.best, search.table
     return Progress(
@@ -75,7 +75,7 @@ def progress_of(search: Search, space: SubsetSpace, seconds: float) -> Progress:
     )  # fmt: skip
 
 
-def result_of(search: Search, space: SubsetSpace) -> Result:
+def result_of(search: RacingSearch, space: SubsetSpace) -> Result:
     """What a search has found, however it ended; a ValueError if no score is finite."""
     best, table = search.best, search.table
     scores = np.array(search.fresh.get(best, table.scores[best]))

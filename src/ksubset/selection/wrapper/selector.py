@@ -26,8 +26,8 @@ from ksubset.selection.wrapper import results
 from ksubset.selection.wrapper.cache import ScoreCache, identity
 from ksubset.selection.wrapper.delegation import DelegatingMixin, classifies, tags_of
 from ksubset.selection.wrapper.evaluation import CrossValidation, FitLimits, fresh_splitters
+from ksubset.selection.wrapper.racing import ROUNDS, RacingSearch
 from ksubset.selection.wrapper.reporting import EndedByCallbackError, OutOfTimeError, Reporter
-from ksubset.selection.wrapper.search import ROUNDS, Search
 from ksubset.selection.wrapper.univariate import univariate_scores
 
 __all__ = ["KSubsetSelector"]
@@ -38,7 +38,7 @@ class KSubsetSelector(DelegatingMixin, MetaEstimatorMixin, BaseEstimator):  # ty
 
     Columns are scored together, so that those are found which help only jointly. A distribution over the k-subsets
     is learned from the scores of sampled ones, swaps refine the best, and the few best are compared on fresh folds;
-    see `ksubset.selection.wrapper.search`. What costs is fitting models, and is limited by `max_evaluations`.
+    see `ksubset.selection.wrapper.racing`. What costs is fitting models, and is limited by `max_evaluations`.
 
     Subsets are scored on the same folds. Fresh folds are those of `cv` shuffled anew; where it does not shuffle (a
     number of folds, an iterable, groups, time series) there are none, and the best score on the folds wins.
@@ -333,12 +333,13 @@ class KSubsetSelector(DelegatingMixin, MetaEstimatorMixin, BaseEstimator):  # ty
             space = groups.space(size)
             budget = self._budget(len(space.free), space.size, len(evaluate.fold_rows))
             reporter = Reporter(space, cache, callbacks, self.verbose, self.max_seconds)
-            search = Search(
-                partial(evaluate, space, after_fit=reporter.after_fit), len(space.free), space.size,
-                evaluate.fold_rows, budget, seed, num_fresh=evaluate.num_fresh, prior=space.to_groups(prior),
+            search = RacingSearch(
+                partial(evaluate, space), len(space.free), space.size, evaluate.fold_rows, budget, seed,
+                after_score=reporter.after_score, num_fresh=evaluate.num_fresh, prior=space.to_groups(prior),
                 use_all=self.max_evaluations is not None, max_seconds=self.max_seconds,
             )  # fmt: skip
-            reporter.search, ended = search, False
+            reporter.search = search
+            ended = False
             try:
                 for _ in search.run():
                     reporter.report()

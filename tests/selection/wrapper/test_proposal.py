@@ -8,8 +8,8 @@ import torch
 from numpy.typing import NDArray
 
 from ksubset import KSubset
-from ksubset.search.proposal import Proposal
-from ksubset.search.scores import ScoreTable
+from ksubset.selection.wrapper.proposal import Proposal
+from ksubset.selection.wrapper.scores import ScoreTable
 
 
 def scored(table: ScoreTable, subsets: NDArray[np.int64], scores: NDArray[np.float64]) -> NDArray[np.intp]:

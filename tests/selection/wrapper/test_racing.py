@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from ksubset.selection.wrapper.search import Search
+from ksubset.selection.wrapper.racing import RacingSearch
 
 Score = Callable[[NDArray[np.int64]], NDArray[np.float64]]
 
@@ -29,14 +29,16 @@ class Folds:
         return self.score(subsets) + folds * self.fold_effect + self.noise * self.rng.standard_normal(len(subsets))
 
 
-def searched(folds: Folds, n: int, k: int, budget: int, *, num_folds: int = 3, seed: int = 0, fresh: int = 5) -> Search:
-    search = Search(folds, n, k, [100] * num_folds, budget, seed, num_fresh=fresh * num_folds)
+def searched(
+    folds: Folds, n: int, k: int, budget: int, *, num_folds: int = 3, seed: int = 0, fresh: int = 5
+) -> RacingSearch:
+    search = RacingSearch(folds, n, k, [100] * num_folds, budget, seed, num_fresh=fresh * num_folds)
     for _ in search.run():
         pass
     return search
 
 
-def best_of(search: Search) -> list[int]:
+def best_of(search: RacingSearch) -> list[int]:
     return search.table.subsets[search.best].tolist()
 
 
@@ -145,7 +147,7 @@ def test_scores_that_are_not_finite_are_the_worst() -> None:
 
 
 def test_a_search_can_be_left_at_any_batch() -> None:
-    search = Search(Folds(quadratic(30, 0)), 30, 4, [100] * 3, 900, 0)
+    search = RacingSearch(Folds(quadratic(30, 0)), 30, 4, [100] * 3, 900, 0)
     for batch, _ in enumerate(search.run()):
         assert 0 <= search.best < len(search.table.subsets)
         if batch == 3:

@@ -36,10 +36,10 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from ksubset.search.proposal import Proposal
-from ksubset.search.scores import ScoreTable
+from ksubset.selection.wrapper.proposal import Proposal
+from ksubset.selection.wrapper.scores import ScoreTable
 
-__all__ = ["ROUNDS", "Search", "evaluations_of_all"]
+__all__ = ["ROUNDS", "RacingSearch"]
 
 _EXPLORATION = 0.6
 _BATCH = 32
@@ -50,12 +50,7 @@ ROUNDS = 5
 """Rounds of F fresh folds that are of use."""
 
 
-def evaluations_of_all(number: int, fold_rows: Sequence[int]) -> int:
-    """How many evaluations suffice to try so many subsets, all on some folds and the better ones on all."""
-    return number * len(_stages(fold_rows)[0]) * 5 // 4
-
-
-class Search:
+class RacingSearch:
     """What to evaluate next, and for how much of the budget.
 
     Arguments:
@@ -66,6 +61,7 @@ class Search:
         fold_rows: Rows that each of the F folds, whose mean is the score, is scored on.
         budget: Evaluations at most.
         seed: Of all that is random.
+        after_score: Called when a score is entered, before the next evaluation; what it raises ends the search.
         num_fresh: Fresh folds there are, a multiple of F; none means no confirmation.
         prior: Logits `(n)` to start from, which evaluations are added to; equal ones if there is no better guess.
         use_all: Whether the search goes on until the budget is used, though nothing better is found.
@@ -80,13 +76,14 @@ class Search:
         fold_rows: Sequence[int],
         budget: int,
         seed: int,
+        after_score: Callable[[], None] = lambda: None,
         num_fresh: int = 0,
         prior: NDArray[np.float64] | None = None,
         *,
         use_all: bool = False,
         max_seconds: float | None = None,
     ) -> None:
-        self._evaluate, self._use_all = evaluate, use_all
+        self._evaluate, self._after_score, self._use_all = evaluate, after_score, use_all
         self.num_items, self.size, self.num_folds, self.budget = num_items, size, len(fold_rows), budget
         self._rng = np.random.default_rng([seed, size])
         generator = torch.Generator().manual_seed(int(self._rng.integers(2**62)))
@@ -124,7 +121,8 @@ class Search:
         number = math.comb(self.num_items, self.size)
         if number * self.num_folds <= limit:
             yield from self._try_all(limit)
-        elif evaluations_of_all(number, self._fold_rows) <= limit:
+        # A quarter more than all on the first folds, for the better ones on the others.
+        elif number * len(_stages(self._fold_rows)[0]) * 5 // 4 <= limit:
             yield from self._halve_all(limit)
         else:
             yield from self._explore_and_refine(limit)
@@ -274,6 +272,7 @@ class Search:
         for score in self._evaluate(self.table.subsets[rows], folds):
             self.evaluations += 1
             yield score if math.isfinite(score) else -math.inf
+            self._after_score()
 
     def _score(self, rows: NDArray[np.intp], folds: NDArray[np.intp]) -> None:
         """Enter scores as they come: what ends this early loses none."""

@@ -5,7 +5,7 @@ from itertools import combinations
 
 import numpy as np
 
-from ksubset.search.scores import ScoreTable
+from ksubset.selection.wrapper.scores import ScoreTable
 
 
 def filled(scores: list[list[float]]) -> ScoreTable:

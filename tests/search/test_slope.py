@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from ksubset.search.regression import fit_slope, weighted_subset_ridge
+from ksubset.search.slope import fit_slope, weighted_subset_ridge
 
 
 @pytest.mark.parametrize(("rows", "n"), [(400, 12), (30, 50)])

@@ -19,8 +19,8 @@ from torch import Tensor
 
 from ksubset.distributions.ksubset import KSubset
 from ksubset.numerics import log_normalizer
-from ksubset.search.regression import fit_slope
-from ksubset.search.scores import ScoreTable
+from ksubset.search.slope import fit_slope
+from ksubset.selection.wrapper.scores import ScoreTable
 
 __all__ = ["Proposal"]
 
