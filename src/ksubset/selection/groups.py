@@ -93,8 +93,11 @@ def _contents(data: Any) -> Iterator[bytes]:
     data = column_by_column(data)
     for column in range(data.shape[1]):
         values = np.asarray(safe_indexing(data, column, axis=1))
-        # Equal objects that are not the same one may pass for different ones, which at worst keeps a copy.
-        yield (pickle.dumps(values.tolist()) if objects else values.dtype.str.encode() + values.tobytes())
+        if values.dtype.kind == "O":
+            # Equal objects that are not the same one may pass for different ones, which at worst keeps a copy.
+            yield pickle.dumps(values.tolist())
+        else:
+            yield values.dtype.str.encode() + values.tobytes()
 
 
 class SupportMixin(SelectorMixin):  # type: ignore[misc]
