@@ -100,6 +100,19 @@ def test_no_fold_of_a_subset_twice_and_never_over_budget(noise: float) -> None:
         assert len({tuple(subset) for subset in search.table.subsets.tolist()}) == len(search.table.subsets)
 
 
+@pytest.mark.parametrize("budget", range(5, 40))
+def test_one_subset_has_all_its_scores_however_small_the_budget(budget: int) -> None:
+    search = searched(Folds(quadratic(30, 0), 0.1), 30, 4, budget, num_folds=5)
+    assert search.table.incumbent is not None
+    assert search.evaluations <= budget
+
+
+def test_scores_that_are_never_finite_end_the_search() -> None:
+    search = searched(Folds(lambda z: np.full(len(z), np.nan)), 30, 4, 200, num_folds=5)
+    assert search.table.incumbent is None
+    assert search.evaluations <= 200
+
+
 def test_same_seed_same_search() -> None:
     one, two = (searched(Folds(quadratic(30, 0), 0.1), 30, 4, 900, seed=7) for _ in range(2))
     np.testing.assert_array_equal(one.table.subsets, two.table.subsets)

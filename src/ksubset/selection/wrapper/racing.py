@@ -176,9 +176,6 @@ class RacingSearch:
             self.proposal.learn()
 
     def _explore_and_refine(self, limit: int) -> Iterator[None]:
-        # One subset has a score in any case.
-        self._race_mode(limit)
-        yield
         best, logits, in_vain = None, self.proposal.logits, 0
         while self._is_open(limit) and (self._use_all or in_vain <= _RESTARTS):
             before = self.evaluations
@@ -199,10 +196,10 @@ class RacingSearch:
         while self.evaluations < end and self._is_open(limit):
             # Racing takes about two evaluations for each subset, where a fold has rows enough.
             left = (limit - self.evaluations) // (2 * self._most_at_once)
-            batch = self.proposal.draw(max(1, min(max(_BATCH, len(self.table) // 8), left)))
-            if not len(batch):
-                return
+            batch, before = self.proposal.draw(max(1, min(max(_BATCH, len(self.table) // 8), left))), self.evaluations
             self._race(batch, limit, drawn=True)
+            if self.evaluations == before:
+                return
             self.proposal.learn()
             self._race_mode(limit)
             yield
@@ -306,7 +303,13 @@ class RacingSearch:
         stages = self._next_stages()
         if in_full:
             stages = [np.concatenate(stages)]
-        batch = batch[: (limit - self.evaluations) // len(stages[0])]
+
+        def affordable(place: int) -> int:
+            # As long as no subset has all its scores, one of each batch has to get them.
+            reserve = 0 if best is not None else sum(map(len, stages[place + 1 :]))
+            return max(0, limit - self.evaluations - reserve) // len(stages[place])
+
+        batch = batch[: affordable(0)]
         if not len(batch):
             return
         rows = self._score_new(batch, stages[0], drawn=drawn)
@@ -319,7 +322,7 @@ class RacingSearch:
             if best is not None:
                 slack = 2 * deviation * math.sqrt(1 / len(seen) - 1 / self.num_folds)
                 order = order[mean[order] >= table.scores[best, seen].mean() - slack]
-            rows = rows[order][: (limit - self.evaluations) // len(stages[place])]
+            rows = rows[order][: affordable(place)]
             if not len(rows):
                 return
             self._score(*_pairs(rows, stages[place]))
