@@ -20,9 +20,10 @@ from sklearn.utils.validation import check_is_fitted
 
 from ksubset.search.arguments import check_integer, check_positive, is_integer, listed_callbacks
 from ksubset.selection._sklearn import check_feature_names_in, routing_enabled
-from ksubset.selection.arguments import check_target, seed_of
+from ksubset.selection.arguments import check_target, positions, seed_of
 from ksubset.selection.co_inclusion import CoInclusion, as_good_as_the_best, co_inclusion
 from ksubset.selection.groups import FeatureGroups, is_dataframe
+from ksubset.selection.substitutes import Substitute, substitutes
 from ksubset.selection.wrapper import results
 from ksubset.selection.wrapper.cache import ScoreStore
 from ksubset.selection.wrapper.delegation import DelegatingMixin, classifies, tags_of
@@ -235,6 +236,35 @@ class KSubsetSelector(DelegatingMixin, MetaEstimatorMixin, BaseEstimator):  # ty
         size = self.path_["n_features_to_select"][self._kept]
         best = as_good_as_the_best(self.cv_results_, size, self.support_)
         return co_inclusion(best, check_feature_names_in(self), max_columns)
+
+    def substitutes(self) -> list[Substitute]:
+        """Which columns could stand in for those that are kept, and at what loss, the smallest losses first.
+
+        Of the subsets that were scored on every fold those that differ from the kept one by one swap, of columns or of
+        `feature_groups`. What racing gave up early is not among them, nor what was never tried; a pair that is not
+        listed is not known to be a bad one.
+
+        Raises:
+            sklearn.exceptions.NotFittedError: There has been no fit.
+
+        Example:
+            >>> from sklearn.datasets import load_iris
+            >>> from sklearn.neighbors import KNeighborsClassifier
+            >>> X, y = load_iris(return_X_y=True)
+            >>> selector = KSubsetSelector(KNeighborsClassifier(), n_features_to_select=2, random_state=0).fit(X, y)
+            >>> one = selector.substitutes()[0]
+            >>> one.kept, one.stand_in, round(one.loss, 3)
+            (('x2',), ('x1',), 0.013)
+        """
+        check_is_fitted(self)
+        names = check_feature_names_in(self)
+        places = {name: place for place, name in enumerate(names)}
+        units = {
+            frozenset(positions(group, "feature_groups", places, len(names)).tolist())
+            for group in self.feature_groups or ()
+        }
+        size = self.path_["n_features_to_select"][self._kept]
+        return substitutes(self.cv_results_, size, self.support_, units, names)
 
     def _first_panel(self, plotting: ModuleType) -> Callable[[Any], None] | None:
         return partial(plotting.scores, self.path_, self._kept) if len(self.path_["support"]) > 1 else None
