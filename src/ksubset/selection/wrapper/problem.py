@@ -1,5 +1,6 @@
 """What is searched: a model, rows, folds, and sizes; and the search of all sizes."""
 
+import math
 import warnings
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -209,9 +210,10 @@ class Problem:
 
 
 def default_budget(num_free: int, size: int, num_folds: int) -> int:
-    """Fits of forward selection, within bounds."""
+    """Fits of forward selection, 10,000 at most; or up to 1,000 if these are enough to try all subsets."""
     forward = num_folds * sum(num_free - kept for kept in range(size))
-    return min(max(forward, 1_000), 10_000)
+    all_on_a_fold = math.comb(num_free, size) * 5 // 4
+    return min(max(forward, 1_000) if all_on_a_fold <= 900 else forward, 10_000)
 
 
 def _of_groups(
