@@ -61,7 +61,7 @@ def discover_equations(
     library: Library | None = None,
     form: str = "weak",
     half_widths: Sequence[int] | None = None,
-    max_terms: int = 8,
+    max_terms: int = 6,
     variables: Sequence[str] | None = None,
     random_state: Any = None,
 ) -> Equations:
