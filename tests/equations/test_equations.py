@@ -231,6 +231,28 @@ def test_other_functions() -> None:
     assert str(found) == "a' = 1.000 v\nv' = -1.000 sin(a) - 0.1000 v |v|"
 
 
+def test_units_do_not_matter() -> None:
+    system, start, t, k, right = KNOWN[0]
+    x = solved(system, start, t)
+    for scale in (1e-7, 1e7):
+        found = coefficients(discover_equations(scale * x, t, k))
+        degrees = [{name: scale ** len(name.split()) / scale for name in each} for each in right]
+        scaled = [
+            {name: each[name] * factor[name] for name in each} for each, factor in zip(found, degrees, strict=True)
+        ]
+        close(scaled, right, 1e-5)
+
+
+def test_an_interrupt_ends_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted(*_: Any) -> Any:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("ksubset.regression.heuristic._ENUMERATED", 6)
+    monkeypatch.setattr("ksubset.regression.heuristic.descend", interrupted)
+    with pytest.raises(KeyboardInterrupt), pytest.warns(UserWarning, match="interrupted"):
+        discover_equations(X, T, 2, library=Library(degree=2))
+
+
 def test_strong_form_takes_uneven_times() -> None:
     t = np.sort(np.random.default_rng(0).uniform(0, 10, 2001))
     x = np.exp(-0.3 * t)[:, None]

@@ -239,8 +239,14 @@ def _path(rows: _Rows, variable: int, most: int, folds: Sequence[Any] | None, se
 
 def _fitted(right: Array, left: Array, most: int, seed: int) -> tuple[Array, NDArray[np.bool_]]:
     """Coefficients of the best subsets of 1 to `most` terms, `(most, n)`, and whether each is proved to be best."""
-    model = BestSubsetRegressor(range(1, most + 1), fit_intercept=False, random_state=seed).fit(right, left)
+    # Powers of small numbers are much smaller, and must not count as nothing beside other columns.
+    scale = np.linalg.norm(right, axis=0)
+    scale[scale == 0] = 1
+    scaled = right / scale
+    model = BestSubsetRegressor(range(1, most + 1), fit_intercept=False, random_state=seed).fit(scaled, left)
+    if len(model.path_["k"]) < most:
+        raise KeyboardInterrupt
     coefficients = np.zeros((most, right.shape[1]))
     for row, support in zip(coefficients, model.path_["support"], strict=True):
-        row[support] = np.linalg.lstsq(right[:, support], left, rcond=None)[0]
+        row[support] = np.linalg.lstsq(scaled[:, support], left, rcond=None)[0] / scale[support]
     return coefficients, model.path_["optimal"]
