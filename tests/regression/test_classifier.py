@@ -233,6 +233,20 @@ def test_an_interrupt_keeps_the_sizes_that_are_finished(monkeypatch: pytest.Monk
     assert model.path_["k"].tolist() == [1, 2]
 
 
+def test_an_interrupt_in_a_fold_is_no_score(monkeypatch: pytest.MonkeyPatch) -> None:
+    X, y = made(60, 6)
+    original = Logistic.fit
+
+    def interrupted(self: Logistic, subsets: torch.Tensor) -> Any:
+        if subsets.shape[1] == 3 and len(self.x) < 60:
+            raise KeyboardInterrupt
+        return original(self, subsets)
+
+    monkeypatch.setattr(Logistic, "fit", interrupted)
+    with pytest.raises(KeyboardInterrupt), pytest.warns(UserWarning, match="interrupted"):
+        BestSubsetClassifier(range(1, 4), criterion="cv").fit(X, y)
+
+
 @pytest.mark.parametrize(
     ("arguments", "error", "match"),
     [

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from sklearn.linear_model._base import LinearClassifierMixin
+from sklearn.base import ClassifierMixin
 from sklearn.model_selection import check_cv
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
@@ -38,7 +38,7 @@ class _Point:
     optimal: bool
 
 
-class BestSubsetClassifier(LinearClassifierMixin, BestSubset):  # type: ignore[misc]
+class BestSubsetClassifier(ClassifierMixin, BestSubset):  # type: ignore[misc]
     """Logistic regression on the best k columns, exactly k of them.
 
     Where there are few subsets, all are fitted, many at once; otherwise descents make the best of the swaps that one
@@ -146,6 +146,16 @@ class BestSubsetClassifier(LinearClassifierMixin, BestSubset):  # type: ignore[m
             self.path_["criterion"] = scores
         return self
 
+    def decision_function(self, X: Any) -> Array:
+        """Logits of the classes, `(N, C)`, or for two of them of the second one, `(N)`, for data `(N, n)`."""
+        logits = self._logits(X)
+        return logits[:, 0] if logits.shape[1] == 1 else logits
+
+    def predict(self, X: Any) -> Any:
+        """The most probable class of each row, `(N)`, for data `(N, n)` with all columns."""
+        places = self.predict_log_proba(X).argmax(1)
+        return self.classes_[places]
+
     def predict_proba(self, X: Any) -> Array:
         """Probabilities of the classes, `(N, C)`, for data `(N, n)` with all columns."""
         probabilities: Array = np.exp(self.predict_log_proba(X))
@@ -153,8 +163,13 @@ class BestSubsetClassifier(LinearClassifierMixin, BestSubset):  # type: ignore[m
 
     def predict_log_proba(self, X: Any) -> Array:
         """Their logarithms."""
+        return _log_probabilities(self._logits(X))
+
+    def _logits(self, X: Any) -> Array:
         check_is_fitted(self)
-        return _log_probabilities(self.decision_function(X).reshape(-1, len(self.intercept_)))
+        X = validate_data(self, X, reset=False, dtype=np.float64)
+        logits: Array = X[:, self.support_] @ self.coef_[:, self.support_].T + self.intercept_
+        return logits
 
     def _path(
         self, x: Array, targets: Array, weights: Array, sizes: Sequence[int], always: Columns, exclude: Columns
@@ -208,9 +223,10 @@ class BestSubsetClassifier(LinearClassifierMixin, BestSubset):  # type: ignore[m
     ) -> Array:
         losses = np.zeros(len(sizes))
         for train, test in check_cv(self.cv, y, classifier=True).split(x, y):
-            for number, point in enumerate(
-                self._path(x[train], targets[train], weights[train], sizes, always, exclude)
-            ):
+            points = self._path(x[train], targets[train], weights[train], sizes, always, exclude)
+            if len(points) < len(sizes):
+                raise KeyboardInterrupt
+            for number, point in enumerate(points):
                 logits = x[np.ix_(test, point.columns)] @ point.coefficients + point.intercepts
                 losses[number] -= weights[test] @ (targets[test] * _log_probabilities(logits)).sum(1)
         mean: Array = losses / weights.sum()

@@ -179,7 +179,10 @@ class BestSubsetRegressor(RegressorMixin, BestSubset):  # type: ignore[misc]
     ) -> Array:
         errors = np.zeros(len(sizes))
         for train, test in check_cv(self.cv).split(x, y):
-            for number, point in enumerate(self._path(x[train], y[train], weights[train], sizes, always, exclude)):
+            points = self._path(x[train], y[train], weights[train], sizes, always, exclude)
+            if len(points) < len(sizes):
+                raise KeyboardInterrupt
+            for number, point in enumerate(points):
                 predicted = x[np.ix_(test, point.columns)] @ point.fit.coefficients + point.fit.intercept
                 errors[number] += weights[test] @ np.square(y[test] - predicted)
         mean: Array = errors / weights.sum()
