@@ -305,6 +305,12 @@ X = np.stack([np.sin(T), np.cos(T)], 1)
             "library: expected finite",
         ),
         ({"library": Library(functions={"s": lambda s: s})}, ValueError, "functions: expected values of shape"),
+        (
+            {"library": Library(functions={"x": lambda s: s[..., 0]})},
+            ValueError,
+            "functions: expected a name of its own",
+        ),
+        ({"library": Library(frequencies=[2, 2])}, ValueError, "functions: expected a name of its own"),
         ({"library": Library(0, constant=False)}, ValueError, "library: expected a term"),
         ({"half_widths": [60]}, ValueError, "t: expected more than 120"),
         ({"half_widths": [6, 6]}, ValueError, "half_widths: expected 1"),

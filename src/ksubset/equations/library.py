@@ -74,7 +74,10 @@ class Library:
             space: Names of the axes of space, `(m)`.
         """
         none = (0,) * len(space)
-        functions = dict(self._functions(variables))
+        found = self._functions(variables)
+        functions = dict(found)
+        if len(functions) < len(found):
+            raise ValueError(f"functions: expected a name of its own for each term, got {[name for name, _ in found]}")
         listed = [Term("1", _one, none)] if self.constant else []
         for orders in _orders(len(space), self.derivatives):
             suffix = "".join(name * order for name, order in zip(space, orders, strict=True))
