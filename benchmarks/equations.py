@@ -237,7 +237,7 @@ def finished() -> dict[str, Any]:
         key = f"{name} {noise} {seed}"
         if key not in done:
             done[key] = work(name, noise, seed)
-            DONE.write_text(json.dumps(done, indent=0), encoding="utf-8")
+            DONE.write_text(json.dumps(done), encoding="utf-8")
     return done
 
 
