@@ -33,7 +33,7 @@ DONE = Path(__file__).parent / "results" / "regression.json"
 FIGURE = Path(__file__).parents[1] / "docs" / "figures" / "regression.png"
 # Rows, columns, and coefficients that are not zero.
 SETTINGS = {"low": (100, 10, 5), "medium": (500, 100, 5), "high-5": (50, 1000, 5), "high-10": (100, 1000, 10)}
-SEEDS = {"low": 10, "medium": 10, "high-5": 10, "high-10": 10}
+SEEDS = {"low": 10, "medium": 8, "high-5": 5, "high-10": 5}
 RATIOS = [0.05, 0.42, 1.22, 6.0]
 TYPES, SLOW_SEEDS, MOST, LIMIT = (1, 2, 3), 1, 15, 10
 Array = Any
