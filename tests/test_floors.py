@@ -29,11 +29,13 @@ ALLOWED["search"] = {"_support", "schedules", "numerics", "distributions", "esti
 ALLOWED["design"] = ALLOWED["search"] | {"search"}
 ALLOWED["selection"] = set(ALLOWED) - {"design", "stats", "lab"}
 ALLOWED["regression"] = ALLOWED["search"] | {"search", "selection"}
+ALLOWED["equations"] = ALLOWED["regression"] | {"regression"}
 ALLOWED["applications"] = set(ALLOWED) - {"lab"}
 ALLOWED["experiments"] = set(ALLOWED) - {"lab"}
 ALLOWED["cli"] = set(ALLOWED)
 # Those that bring dependencies of their own.
-EXTRAS = {"design", "regression", "search", "selection", "stats", "applications", "experiments", "lab", "cli"}
+EXTRAS = {"design", "equations", "regression", "search", "selection", "stats", "applications", "experiments", "lab"}
+EXTRAS |= {"cli"}
 LONGEST = 400
 
 

@@ -206,6 +206,21 @@ def test_an_interrupt_keeps_the_sizes_that_are_finished(monkeypatch: pytest.Monk
     assert model.path_["k"].tolist() == [1, 2]
 
 
+def test_an_interrupt_in_a_fold_is_no_score(monkeypatch: pytest.MonkeyPatch) -> None:
+    X, y = made(50, 8)
+    sizes: list[int] = []
+
+    def interrupted(quadratic: Quadratic, size: int) -> tuple[Tensor, float]:
+        sizes.append(size)
+        if sizes.count(3) == 2:
+            raise KeyboardInterrupt
+        return enumerate_subsets(quadratic, size)
+
+    monkeypatch.setattr("ksubset.regression.heuristic.enumerate_subsets", interrupted)
+    with pytest.raises(KeyboardInterrupt), pytest.warns(UserWarning, match="interrupted"):
+        BestSubsetRegressor(range(1, 4), criterion="cv").fit(X, y)
+
+
 @pytest.mark.parametrize(
     ("arguments", "error", "match"),
     [

@@ -7,17 +7,16 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.base import BaseEstimator, RegressorMixin
-from sklearn.feature_selection import SelectorMixin
+from sklearn.base import RegressorMixin
 from sklearn.model_selection import check_cv
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from ksubset.regression.base import BestSubset
 from ksubset.regression.heuristic import Solution, search
 from ksubset.regression.moments import Fit, Moments
-from ksubset.regression.sizes import CRITERIA, check_sizes, penalty
+from ksubset.regression.sizes import penalty
 from ksubset.search.arguments import check_integer, check_nonnegative
-from ksubset.selection._sklearn import check_sample_weight
-from ksubset.selection.arguments import positions, seed_of
+from ksubset.selection.arguments import seed_of
 
 __all__ = ["BestSubsetRegressor"]
 
@@ -34,7 +33,7 @@ class _Point:
     optimal: bool
 
 
-class BestSubsetRegressor(RegressorMixin, SelectorMixin, BaseEstimator):  # type: ignore[misc]
+class BestSubsetRegressor(RegressorMixin, BestSubset):  # type: ignore[misc]
     """Least squares on the best k columns, exactly k of them.
 
     All subsets are scored from one Gram matrix, and all swaps of a subset at once. Where there are 200,000 subsets or
@@ -112,22 +111,10 @@ class BestSubsetRegressor(RegressorMixin, SelectorMixin, BaseEstimator):  # type
         """
         X, y = validate_data(self, X, y, dtype=np.float64, y_numeric=True)
         y = y.astype(np.float64)
-        weights = check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
-        if not weights.any():
-            raise ValueError("sample_weight: expected weights of 0 or more, and not all of them zero")
-        if self.criterion not in {*CRITERIA, "cv"}:
-            raise ValueError(f"criterion: expected one of {[*CRITERIA, 'cv']}, got {self.criterion!r}")
         check_nonnegative("alpha", self.alpha)
-        check_integer("n_starts", self.n_starts, 0)
         if self.max_nodes is not None:
             check_integer("max_nodes", self.max_nodes, 0)
-        places = {name: place for place, name in enumerate(getattr(self, "feature_names_in_", ()))}
-        always = np.unique(positions(self.always_include, "always_include", places, X.shape[1]))
-        exclude = np.unique(positions(self.exclude, "exclude", places, X.shape[1]))
-        if len(both := np.intersect1d(always, exclude)):
-            raise ValueError(f"exclude: expected no columns of always_include, got columns {both.tolist()}")
-        most = X.shape[1] - len(exclude)
-        sizes = check_sizes(self.k, len(always), most, float(weights.sum()))
+        weights, sizes, always, exclude = self._checked(X, sample_weight)
         points = self._path(X, y, weights, sizes, always, exclude)
         sizes = [len(point.columns) for point in points]
         if len(sizes) == 1:
@@ -135,16 +122,16 @@ class BestSubsetRegressor(RegressorMixin, SelectorMixin, BaseEstimator):  # type
         elif self.criterion == "cv":
             scores = self._cross_validated(X, y, weights, sizes, always, exclude)
         else:
-            scores = self._information(y, weights, points, most)
+            scores = self._information(y, weights, points, X.shape[1] - len(exclude))
         best = points[0 if scores is None else int(np.argmin(scores))]
-        self.support_ = self._mask(best)
+        self.support_ = self._mask(best.columns)
         self.coef_ = np.zeros(X.shape[1])
         self.coef_[best.columns] = best.fit.coefficients
         self.intercept_, self.rss_, self.optimal_ = best.fit.intercept, best.fit.rss, best.optimal
         self.n_features_ = len(best.columns)
         self.path_ = {
             "k": np.array(sizes),
-            "support": np.array([self._mask(point) for point in points]),
+            "support": np.array([self._mask(point.columns) for point in points]),
             "rss": np.array([point.fit.rss for point in points]),
             "optimal": np.array([point.optimal for point in points]),
         }
@@ -192,18 +179,11 @@ class BestSubsetRegressor(RegressorMixin, SelectorMixin, BaseEstimator):  # type
     ) -> Array:
         errors = np.zeros(len(sizes))
         for train, test in check_cv(self.cv).split(x, y):
-            for number, point in enumerate(self._path(x[train], y[train], weights[train], sizes, always, exclude)):
+            points = self._path(x[train], y[train], weights[train], sizes, always, exclude)
+            if len(points) < len(sizes):
+                raise KeyboardInterrupt
+            for number, point in enumerate(points):
                 predicted = x[np.ix_(test, point.columns)] @ point.fit.coefficients + point.fit.intercept
                 errors[number] += weights[test] @ np.square(y[test] - predicted)
         mean: Array = errors / weights.sum()
         return mean
-
-    def _mask(self, point: _Point) -> NDArray[np.bool_]:
-        mask = np.zeros(self.n_features_in_, dtype=bool)
-        mask[point.columns] = True
-        return mask
-
-    def _get_support_mask(self) -> NDArray[np.bool_]:
-        check_is_fitted(self)
-        support: NDArray[np.bool_] = self.support_
-        return support

@@ -1,0 +1,137 @@
+"""Derivatives along an axis: by differences, or weakly, by integrals against test functions."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.optimize import brentq
+from scipy.sparse import csr_array
+
+__all__ = ["Axis", "along", "difference_axis", "difference_matrix", "half_width", "weak_axis"]
+
+Array = NDArray[np.float64]
+# What counts as zero of a test function at the edge of its support, and how many standard deviations of its spectrum
+# lie below the corner of that of the data.
+_EDGE, _DEVIATIONS = 1e-10, 2.0
+# Test functions in half a support.
+_OVERLAP = 8
+# Order of the error of differences.
+_ACCURACY = 4
+
+
+@dataclass(frozen=True)
+class Axis:
+    """Derivatives along one axis, all at the same places.
+
+    Attributes:
+        matrices: By order from 0 on, sparse, `(M, N)`.
+        centres: Indices of the places, `(M)`.
+        half_width: How many points to either side take part.
+    """
+
+    matrices: list[Any]
+    centres: NDArray[np.int64]
+    half_width: int
+
+
+def along(data: Array, matrices: Sequence[Any]) -> Array:
+    """Data `(N_1, ..., N_m)` multiplied along each axis by a matrix `(M_i, N_i)`."""
+    for matrix in matrices:
+        # The first axis becomes the last one, so that after all of them the order is as it was.
+        flat = matrix @ data.reshape(len(data), -1)
+        data = np.moveaxis(flat.reshape(-1, *data.shape[1:]), 0, -1)
+    return data
+
+
+def difference_matrix(points: Array, order: int) -> Any:
+    """A derivative by differences of the nearest points, which need not be evenly spaced; sparse, `(N, N)`.
+
+    It is right for polynomials up to degree order + 3.
+    """
+    count, size = len(points), order + _ACCURACY + (order + _ACCURACY + 1) % 2
+    first = np.clip(np.arange(count) - size // 2, 0, count - size)
+    places = first[:, None] + np.arange(size)
+    offsets = points[places] - points[:, None]
+    scale = np.abs(offsets).max(1, keepdims=True)
+    powers = (offsets / scale)[:, None, :] ** np.arange(size)[:, None]
+    right = np.zeros((count, size, 1))
+    right[:, order, 0] = math.factorial(order) / scale[:, 0] ** order
+    weights = np.linalg.solve(powers, right)
+    rows = np.repeat(np.arange(count), size)
+    return csr_array((weights.ravel(), (rows, places.ravel())), shape=(count, count))
+
+
+def difference_axis(points: Array, highest: int) -> Axis:
+    """Derivatives up to the order `highest` by central differences, where there are points on both sides."""
+    half = (highest + _ACCURACY) // 2
+    inner = slice(half, len(points) - half)
+    matrices = [difference_matrix(points, order)[inner] for order in range(highest + 1)]
+    return Axis(matrices, np.arange(len(points))[inner], half)
+
+
+def weak_axis(step: float, count: int, half: int, highest: int) -> Axis:
+    r"""Derivatives up to the order `highest`, weakly: integrals against :math:`\phi(s) = (1 - s^2)^p`.
+
+    By partial integration, :math:`\int \phi\, u^{(a)} = (-1)^a \int \phi^{(a)} u`, so that no data is differentiated.
+    The power p lets phi and its derivatives vanish at the edges of its support, so that sums over the points are
+    integrals of high order. Its integral is 1.
+
+    References:
+        Messenger and Bortz (2021), https://doi.org/10.1137/20M1343166.
+
+    Arguments:
+        step: Between the points, even.
+        count: Of the points, N.
+        half: Half-width of the support, in steps.
+        highest: Highest order.
+    """
+    s = np.arange(-half, half + 1) / half
+    power = max(highest + 2, math.ceil(math.log(_EDGE) / math.log((2 * half - 1) / half**2)) if half > 2 else 0)
+    shape = np.polynomial.Polynomial([1, 0, -1]) ** power
+    mass = shape(s).sum()
+    centres = np.arange(half, count - half, max(1, half // _OVERLAP))
+    places = centres[:, None] + np.arange(-half, half + 1)
+    rows = np.repeat(np.arange(len(centres)), len(s))
+    matrices = []
+    for order in range(highest + 1):
+        values = shape.deriv(order)(s) / (mass * (-half * step) ** order)
+        matrices.append(csr_array((np.tile(values, len(centres)), (rows, places.ravel())), shape=(len(centres), count)))
+    return Axis(matrices, centres, half)
+
+
+def half_width(data: Array, highest: int) -> int:
+    """A half-width, in steps, with which the spectrum of test functions ends where the noise of the data begins.
+
+    References:
+        Messenger and Bortz (2021), https://doi.org/10.1016/j.jcp.2021.110525, appendix A.
+
+    Arguments:
+        data: `(N, ...)`, along the first axis.
+        highest: Highest order of a derivative.
+    """
+    count, frequency = len(data), _corner(data)
+
+    def excess(half: float) -> float:
+        spread = (2 * math.pi * frequency * half) ** 2 - 3 * (count * _DEVIATIONS) ** 2
+        return math.log((2 * half - 1) / half**2) * spread - 2 * (count * _DEVIATIONS) ** 2 * math.log(_EDGE)
+
+    least = max(3.0, math.sqrt(3) * count * _DEVIATIONS / (2 * math.pi * frequency))
+    most = 10 * count
+    half = brentq(excess, least, most) if excess(least) * excess(most) < 0 else least
+    return max(highest + 2, min(int(half), (count - 1) // 8))
+
+
+def _corner(data: Array) -> int:
+    """The frequency, 1 to N / 2, where two straight lines fit the sum of all higher amplitudes best."""
+    amplitudes = np.abs(np.fft.rfft(data.reshape(len(data), -1), axis=0)).mean(1)[1:]
+    sums = np.append(np.cumsum(amplitudes[::-1])[::-1], 0)
+    places = np.arange(len(sums))
+    errors = [
+        np.linalg.norm(sums[: place + 1] - np.linspace(sums[0], sums[place], place + 1))
+        + np.linalg.norm(sums[place:] - np.linspace(sums[place], sums[-1], len(sums) - place))
+        for place in places
+    ]
+    return int(np.argmin(errors[1:-1])) + 2

@@ -1,0 +1,129 @@
+"""Terms that an equation may have: functions of the state, and their derivatives in space."""
+
+import itertools
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ksubset.search.arguments import check_integer, check_positive
+
+__all__ = ["Library", "Term"]
+
+Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Term:
+    """A function of the state, differentiated in space.
+
+    Attributes:
+        name: As it is printed.
+        function: Of states `(..., d)`, with values `(...)`.
+        orders: Of the derivative along each axis of space, `(m)`, empty without space.
+    """
+
+    name: str
+    function: Callable[[Array], Array]
+    orders: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Library:
+    """The functions g of which an equation is made: monomials, sines and cosines, and others.
+
+    With space, the terms are g and all its derivatives, as of `(u^2)_x`, which is 2 u u_x: such terms can be integrated
+    against a test function without a derivative of the data.
+
+    Arguments:
+        degree: Of the monomials of all variables at most, 0 or more.
+        constant: Whether 1 is among the terms.
+        frequencies: For each, in radians by unit, the sine and cosine of each variable.
+        functions: Others by name; each takes states `(..., d)` and returns values `(...)`.
+        derivatives: Highest order of a derivative in space, all axes together.
+
+    Example:
+        >>> library = Library(degree=2, functions={"|v|": lambda state: abs(state[..., 1])})
+        >>> [term.name for term in library.terms(["x", "v"])]
+        ['1', 'x', 'v', 'x^2', 'x v', 'v^2', '|v|']
+    """
+
+    degree: int = 3
+    constant: bool = True
+    frequencies: Sequence[float] = ()
+    functions: Mapping[str, Callable[[Any], Any]] = field(default_factory=dict)
+    derivatives: int = 4
+
+    def __post_init__(self) -> None:
+        check_integer("degree", self.degree, 0)
+        check_integer("derivatives", self.derivatives, 0)
+        for frequency in self.frequencies:
+            check_positive("frequencies", frequency)
+        for name, function in self.functions.items():
+            if not isinstance(name, str) or not callable(function):
+                raise TypeError(f"functions: expected functions by name, got {name!r}: {function!r}")
+
+    def terms(self, variables: Sequence[str], space: Sequence[str] = ()) -> list[Term]:
+        """All terms: first the constant, then those without a derivative.
+
+        Arguments:
+            variables: Names of the variables, `(d)`.
+            space: Names of the axes of space, `(m)`.
+        """
+        none = (0,) * len(space)
+        found = self._functions(variables)
+        functions = dict(found)
+        if len(functions) < len(found):
+            raise ValueError(f"functions: expected a name of its own for each term, got {[name for name, _ in found]}")
+        listed = [Term("1", _one, none)] if self.constant else []
+        for orders in _orders(len(space), self.derivatives):
+            suffix = "".join(name * order for name, order in zip(space, orders, strict=True))
+            for name, function in functions.items():
+                shown = name if not suffix else f"{name}_{suffix}" if name in variables else f"({name})_{suffix}"
+                listed.append(Term(shown, function, orders))
+        return listed
+
+    def _functions(self, variables: Sequence[str]) -> list[tuple[str, Callable[[Array], Array]]]:
+        found: list[tuple[str, Callable[[Array], Array]]] = []
+        for degree in range(1, self.degree + 1):
+            for members in itertools.combinations_with_replacement(range(len(variables)), degree):
+                powers = [(name, members.count(place)) for place, name in enumerate(variables)]
+                name = " ".join(name if power == 1 else f"{name}^{power}" for name, power in powers if power)
+                found.append((name, _monomial(members)))
+        for frequency in self.frequencies:
+            factor = "" if frequency == 1 else f"{frequency:g} "
+            for place, variable in enumerate(variables):
+                found.append((f"sin({factor}{variable})", _wave(place, frequency, 0)))
+                found.append((f"cos({factor}{variable})", _wave(place, frequency, math.pi / 2)))
+        return [*found, *((name, _checked(name, function)) for name, function in self.functions.items())]
+
+
+def _orders(num_axes: int, most: int) -> list[tuple[int, ...]]:
+    """Orders along each axis, together `most` at most, the lowest first."""
+    every = itertools.product(range(most + 1), repeat=num_axes)
+    return sorted((orders for orders in every if sum(orders) <= most), key=lambda orders: (sum(orders), orders[::-1]))
+
+
+def _one(state: Array) -> Array:
+    return np.ones(state.shape[:-1])
+
+
+def _monomial(members: tuple[int, ...]) -> Callable[[Array], Array]:
+    return lambda state: state[..., list(members)].prod(-1)
+
+
+def _wave(place: int, frequency: float, phase: float) -> Callable[[Array], Array]:
+    return lambda state: np.sin(frequency * state[..., place] + phase)
+
+
+def _checked(name: str, function: Callable[[Any], Any]) -> Callable[[Array], Array]:
+    def checked(state: Array) -> Array:
+        values = np.asarray(function(state), dtype=np.float64)
+        if values.shape != state.shape[:-1]:
+            raise ValueError(f"functions: expected values of shape {state.shape[:-1]} of {name!r}, got {values.shape}")
+        return values
+
+    return checked

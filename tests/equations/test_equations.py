@@ -1,0 +1,353 @@
+"""Equations from data of known ones."""
+
+import itertools
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+from scipy.integrate import quad, solve_ivp
+from scipy.io import loadmat
+
+from ksubset.equations import Equations, Library, discover_equations
+from ksubset.equations.derivatives import along, difference_axis, difference_matrix, half_width, weak_axis
+from ksubset.equations.discover import _axes, _rows
+
+Array = NDArray[np.float64]
+
+
+def solved(system: Callable[[float, Array], Sequence[float]], start: Sequence[float], t: Array) -> Array:
+    found = solve_ivp(system, (t[0], t[-1]), start, method="DOP853", t_eval=t, rtol=1e-11, atol=1e-12)
+    states: Array = found.y.T
+    return states
+
+
+def lorenz(_: float, s: Array) -> list[float]:
+    return [10 * (s[1] - s[0]), s[0] * (28 - s[2]) - s[1], s[0] * s[1] - 8 / 3 * s[2]]
+
+
+def prey(_: float, s: Array) -> list[float]:
+    return [s[0] - 0.5 * s[0] * s[1], 0.5 * s[0] * s[1] - s[1]]
+
+
+def oscillator(_: float, s: Array) -> list[float]:
+    return [2 * s[1], -2 * s[0] - 0.2 * s[1]]
+
+
+KNOWN: list[tuple[Any, list[float], Array, list[int], list[dict[str, float]]]] = [
+    (
+        lorenz, [-8, 7, 27], np.linspace(0, 10, 1001), [2, 3, 2],
+        [{"x": -10, "y": 10}, {"x": 28, "y": -1, "x z": -1}, {"x y": 1, "z": -8 / 3}],
+    ),
+    (prey, [4, 1.5], np.linspace(0, 20, 401), [2, 2], [{"x": 1, "x y": -0.5}, {"y": -1, "x y": 0.5}]),
+    (oscillator, [2, 0], np.linspace(0, 25, 501), [1, 2], [{"y": 2}, {"x": -2, "y": -0.2}]),
+]  # fmt: skip
+SYSTEMS = pytest.mark.parametrize(("system", "start", "t", "k", "right"), KNOWN, ids=["lorenz", "prey", "oscillator"])
+
+
+def coefficients(equations: Equations) -> list[dict[str, float]]:
+    return [
+        {term.name: value for term, value in zip(equations.terms, row, strict=True) if value}
+        for row in equations.coefficients
+    ]
+
+
+def close(found: list[dict[str, float]], right: list[dict[str, float]], rel: float) -> None:
+    assert [set(each) for each in found] == [set(each) for each in right]
+    for each, known in zip(found, right, strict=True):
+        assert each == pytest.approx(known, rel=rel)
+
+
+@SYSTEMS
+def test_known_equations_are_found(system: Any, start: Any, t: Array, k: list[int], right: Any) -> None:
+    x = solved(system, start, t)
+    close(coefficients(discover_equations(x, t, k)), right, 1e-6)
+    close(coefficients(discover_equations(x, t, k, form="strong")), right, 1e-3)
+    found = discover_equations(x, t, library=Library(degree=2))
+    close(coefficients(found), right, 1e-6)
+    np.testing.assert_allclose(found.simulate(x[0], t[:100]), x[:100], rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(found.predict(x), np.transpose(system(0.0, x.T)), rtol=1e-5, atol=1e-4)
+
+
+@SYSTEMS
+def test_known_terms_are_found_in_noise(system: Any, start: Any, t: Array, k: list[int], right: Any) -> None:
+    x = solved(system, start, t)
+    x = x + 0.02 * x.std(0) * np.random.default_rng(0).standard_normal(x.shape)
+    assert list(map(set, discover_equations(x, t, k, library=Library(degree=2)).names)) == list(map(set, right))
+
+
+@pytest.mark.parametrize("form", ["weak", "strong"])
+def test_the_terms_are_those_of_enumeration(form: str) -> None:
+    t = np.linspace(0, 5, 201)
+    x = solved(prey, [4, 1.5], t)
+    x = x + 0.2 * np.random.default_rng(1).standard_normal(x.shape)
+    library = Library(degree=3)
+    found = discover_equations(x, t, 3, library=library, form=form)
+    rows = _rows([x], _axes([x], [t], [], form, None, 4), library.terms(["x", "y"]))
+    for variable, path in enumerate(found.paths):
+        left = rows.left[:, variable]
+        for row, size in enumerate(path.sizes):
+            best: tuple[float, tuple[int, ...]] = (math.inf, ())
+            for columns in itertools.combinations(range(len(found.terms)), size):
+                part = rows.right[:, columns]
+                residual = left - part @ np.linalg.lstsq(part, left, rcond=None)[0]
+                best = min(best, (float(residual @ residual), columns))
+            assert np.flatnonzero(path.coefficients[row]).tolist() == list(best[1])
+            assert path.errors[row] == pytest.approx(math.sqrt(best[0] / (left @ left)))
+        assert path.optimal.all()
+        np.testing.assert_array_equal(path.coefficients[-1], found.coefficients[variable])
+
+
+def test_held_out_errors_are_those_of_equations_without_the_block() -> None:
+    t = np.linspace(0, 20, 401)
+    x = solved(prey, [4, 1.5], t) + 0.1 * np.random.default_rng(0).standard_normal((401, 2))
+    library = Library(degree=2)
+    found = discover_equations(x, t, library=library, half_widths=[20], max_terms=3)
+    rows = _rows([x], _axes([x], [t], [], "weak", [20], 4), library.terms(["x", "y"]))
+    errors = np.zeros((5, 3))
+    for fold, test in enumerate(np.array_split(np.arange(len(rows.left)), 5)):
+        # Supports of half-width 20 share no time with those of the block.
+        distance = np.abs(rows.centres[:, None] - rows.centres[test]).min(1)
+        part = np.flatnonzero(distance >= 40)
+        assert 10 < len(part) < len(rows.left) - len(test)
+        for size in (1, 2, 3):
+            fits = []
+            for columns in itertools.combinations(range(6), size):
+                inner = rows.right[np.ix_(part, columns)]
+                fit, residual, *_ = np.linalg.lstsq(inner, rows.left[part, 0], rcond=None)
+                wrong = rows.left[test, 0] - rows.right[np.ix_(test, columns)] @ fit
+                fits.append((float(residual[0]), float(np.mean(wrong**2))))
+            errors[fold, size - 1] = min(fits)[1]
+    relative = errors / np.mean(rows.left[:, 0] ** 2)
+    np.testing.assert_allclose(found.paths[0].held_out, np.sqrt(relative.mean(0)))
+    worse = relative - relative[:, [relative.mean(0).argmin()]]
+    allowed = worse.std(0, ddof=1) / math.sqrt(5)
+    assert len(found.names[0]) == 1 + int((worse.mean(0) <= allowed + 1e-8).argmax())
+
+
+def test_weak_derivatives_are_analytic_integrals() -> None:
+    t = np.linspace(1, 3, 81)
+    axis = weak_axis(t[1] - t[0], 81, 20, 3)
+    radius = 20 * (t[1] - t[0])
+    power = math.ceil(math.log(1e-10) / math.log(39 / 400))
+    mass = quad(lambda s: (1 - s * s) ** power, -1, 1)[0] * radius
+    for order in range(4):
+        # The weak derivative of a sine is the integral of the derivative itself.
+        found = axis.matrices[order] @ np.sin(5 * t)
+        for row, centre in enumerate(t[axis.centres]):
+
+            def weighted(point: float, centre: float = centre, order: int = order) -> float:
+                window = (1 - ((point - centre) / radius) ** 2) ** power
+                return window * 5**order * math.sin(5 * point + order * math.pi / 2) / mass
+
+            assert found[row] == pytest.approx(quad(weighted, centre - radius, centre + radius)[0], abs=1e-6 * 5**order)
+
+
+def test_differences_are_right_for_polynomials_on_uneven_points() -> None:
+    points = np.sort(np.random.default_rng(0).uniform(-1, 1, 15))
+    for order in range(5):
+        polynomial = np.polynomial.Polynomial([1.0, -2, 3, 0.5, -1, 2, 1, -1][: order + 4])
+        expected = polynomial.deriv(order)(points)
+        np.testing.assert_allclose(difference_matrix(points, order) @ polynomial(points), expected, rtol=1e-5)
+        axis = difference_axis(points, order)
+        np.testing.assert_allclose(axis.matrices[order] @ polynomial(points), expected[axis.centres], rtol=1e-5)
+
+
+def test_matrices_along_axes_are_a_tensor_product() -> None:
+    rng = np.random.default_rng(0)
+    data, matrices = rng.normal(size=(3, 4, 5)), [rng.normal(size=(2, count)) for count in (3, 4, 5)]
+    np.testing.assert_allclose(along(data, matrices), np.einsum("abc,ia,jb,kc->ijk", data, *matrices))
+
+
+def test_noise_does_not_make_test_functions_as_narrow_as_itself() -> None:
+    t = np.linspace(0, 10, 1001)
+    smooth = np.sin(2 * np.pi * t)[:, None]
+    noisy = smooth + 0.1 * np.random.default_rng(0).standard_normal(smooth.shape)
+    assert 20 < half_width(noisy, 1) <= 125
+    assert half_width(np.sin(40 * np.pi * t)[:, None], 1) < half_width(smooth, 1)
+
+
+def heat(t: Array, x: Array, y: Array) -> Array:
+    """A solution of u_t = 0.5 u_xx + 0.2 u_yy - u_x."""
+    shifted = x - t[:, None]
+    waves = [(1.0, 1.0, 1.0), (0.5, 2.0, 1.0), (0.7, 1.0, 3.0)]
+    parts = [
+        a * np.exp(-(0.5 * p**2 + 0.2 * q**2) * t)[:, None, None] * np.sin(p * shifted)[:, :, None] * np.cos(q * y)
+        for a, p, q in waves
+    ]
+    total: Array = np.sum(parts, 0)
+    return total
+
+
+@pytest.mark.parametrize("form", ["weak", "strong"])
+def test_fields_in_two_dimensions(form: str) -> None:
+    t, x, y = np.linspace(0, 1, 41), np.linspace(0, 6, 61), np.linspace(0, 5, 51)
+    u = heat(t, x, y)
+    found = discover_equations(u, t, 3, space=[x, y], library=Library(degree=2, derivatives=2), form=form)
+    assert found.names == (("u_x", "u_xx", "u_yy"),)
+    close(coefficients(found), [{"u_x": -1, "u_xx": 0.5, "u_yy": 0.2}], 1e-3)
+    assert str(found).startswith("u_t = -1.000 u_x + 0.5")
+    step = 1e-5
+    slope = (heat(t + step, x, y) - heat(t - step, x, y)) / (2 * step)
+    np.testing.assert_allclose(found.predict(u, [x, y])[..., 0], slope, atol=2e-2)
+    with pytest.raises(ValueError, match="simulate: expected equations without"):
+        found.simulate([1.0], t)
+
+
+@pytest.mark.parametrize(
+    ("file", "field", "right"),
+    [
+        ("burgers.mat", "usol", {"(u^2)_x": -0.5, "u_xx": 0.1}),
+        ("kdv.mat", "usol", {"(u^2)_x": -3, "u_xxx": -1}),
+        ("kuramoto_sivishinky.mat", "uu", {"(u^2)_x": -0.5, "u_xx": -1, "u_xxxx": -1}),
+    ],
+)
+def test_simulated_fields_with_noise(data_folder: Any, file: str, field: str, right: dict[str, float]) -> None:
+    stored = loadmat(data_folder / "pde" / file)
+    u, t = stored[field].T.real, stored["tt" if field == "uu" else "t"].ravel()
+    close(coefficients(discover_equations(u, t, len(right), space=stored["x"].ravel())), [right], 1e-3)
+    noisy = u + 0.1 * u.std() * np.random.default_rng(0).standard_normal(u.shape)
+    close(coefficients(discover_equations(noisy, t, space=stored["x"].ravel())), [right], 1e-2)
+
+
+def test_several_trajectories_of_different_lengths() -> None:
+    times = [np.linspace(0, 6, 121), np.linspace(0, 4, 161)]
+    states = [solved(prey, start, t) for start, t in zip([[4, 1.5], [1, 3]], times, strict=True)]
+    found = discover_equations(states, times, 2)
+    close(coefficients(found), KNOWN[1][-1], 1e-5)
+    assert len(found.half_widths) == 2
+    same = discover_equations([states[0], states[0]], times[0], 2)
+    np.testing.assert_allclose(same.coefficients, discover_equations(states[0], times[0], 2).coefficients, rtol=1e-9)
+
+
+def test_other_functions() -> None:
+    t = np.linspace(0, 20, 801)
+    x = solved(lambda _, s: [s[1], -math.sin(s[0]) - 0.1 * s[1] * abs(s[1])], [2.5, 0], t)
+    library = Library(degree=3, frequencies=[1, 2], functions={"v |v|": lambda s: s[..., 1] * abs(s[..., 1])})
+    found = discover_equations(x, t, [1, 2], library=library, variables=["a", "v"])
+    close(coefficients(found), [{"v": 1}, {"sin(a)": -1, "v |v|": -0.1}], 1e-5)
+    assert str(found) == "a' = 1.000 v\nv' = -1.000 sin(a) - 0.1000 v |v|"
+
+
+def test_units_do_not_matter() -> None:
+    system, start, t, k, right = KNOWN[0]
+    x = solved(system, start, t)
+    for scale in (1e-7, 1e7):
+        found = coefficients(discover_equations(scale * x, t, k))
+        degrees = [{name: scale ** len(name.split()) / scale for name in each} for each in right]
+        scaled = [
+            {name: each[name] * factor[name] for name in each} for each, factor in zip(found, degrees, strict=True)
+        ]
+        close(scaled, right, 1e-5)
+
+
+def test_an_interrupt_ends_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted(*_: Any) -> Any:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("ksubset.regression.heuristic._ENUMERATED", 6)
+    monkeypatch.setattr("ksubset.regression.heuristic.descend", interrupted)
+    with pytest.raises(KeyboardInterrupt), pytest.warns(UserWarning, match="interrupted"):
+        discover_equations(X, T, 2, library=Library(degree=2))
+
+
+def test_strong_form_takes_uneven_times() -> None:
+    t = np.sort(np.random.default_rng(0).uniform(0, 10, 2001))
+    x = np.exp(-0.3 * t)[:, None]
+    close(coefficients(discover_equations(x, t, 1, form="strong")), [{"x": -0.3}], 1e-4)
+
+
+def test_constant_data_has_no_derivative() -> None:
+    found = discover_equations(np.ones((100, 1)), np.arange(100.0), 1)
+    assert np.isfinite(found.coefficients).all()
+    assert abs(found.predict([[1.0]])).max() < 1e-8
+
+
+def test_a_solution_that_leaves_all_bounds_is_an_error() -> None:
+    t = np.linspace(0, 0.5, 101)
+    found = discover_equations(1 / (1 - t), t, 1)
+    assert found.names == (("x^2",),)
+    with pytest.raises(ArithmeticError, match="leaves all bounds after t = 1"):
+        found.simulate([1.0], np.linspace(0, 3, 31))
+
+
+T = np.linspace(0, 10, 101)
+X = np.stack([np.sin(T), np.cos(T)], 1)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error", "match"),
+    [
+        ({"x": np.where(X > 0.99, np.nan, X)}, ValueError, "x: expected finite"),
+        ({"x": X * 1j}, TypeError, "x: expected real"),
+        ({"x": "data"}, TypeError, "x: expected real"),
+        ({"x": X[None, None]}, ValueError, r"x: expected shape \(T, d\)"),
+        ({"x": [X, X[:, :1]]}, ValueError, "x: expected trajectories of the same"),
+        ({"x": []}, ValueError, "t: expected times of each of 0"),
+        ({"t": T[:-1]}, ValueError, r"t: expected shape \(101,\)"),
+        ({"t": -T}, ValueError, "t: expected increasing"),
+        ({"t": T**2}, ValueError, "t: expected evenly spaced"),
+        ({"x": X[:5], "t": T[:5]}, ValueError, "t: expected 7 points"),
+        ({"x": X[:12], "t": T[:12], "k": 8}, ValueError, "t: expected more times"),
+        ({"x": X[:18], "t": T[:18], "k": "auto"}, ValueError, "k: 'auto' leaves out"),
+        ({"k": 11}, ValueError, "k: expected at most the 10 terms"),
+        ({"k": 0}, ValueError, "k: expected 1 or more"),
+        ({"k": [1]}, ValueError, "k: expected one number"),
+        ({"k": 1.5}, TypeError, "k: expected an integer"),
+        ({"k": "many"}, ValueError, "k: expected an integer, one"),
+        ({"form": "middle"}, ValueError, "form: expected"),
+        ({"library": 3}, TypeError, "library: expected a Library"),
+        (
+            {"library": Library(functions={"1/0": lambda s: 1 / (0 * s[..., 0])})},
+            ValueError,
+            "library: expected finite",
+        ),
+        ({"library": Library(functions={"s": lambda s: s})}, ValueError, "functions: expected values of shape"),
+        (
+            {"library": Library(functions={"x": lambda s: s[..., 0]})},
+            ValueError,
+            "functions: expected a name of its own",
+        ),
+        ({"library": Library(frequencies=[2, 2])}, ValueError, "functions: expected a name of its own"),
+        ({"library": Library(0, constant=False)}, ValueError, "library: expected a term"),
+        ({"half_widths": [60]}, ValueError, "t: expected more than 120"),
+        ({"half_widths": [6, 6]}, ValueError, "half_widths: expected 1"),
+        ({"half_widths": 6}, TypeError, "half_widths: expected a sequence"),
+        ({"half_widths": [6], "form": "strong"}, ValueError, "half_widths: expected None"),
+        ({"variables": ["a", "a"]}, ValueError, "variables: expected 2 distinct"),
+        ({"max_terms": 0}, ValueError, "max_terms: expected 1"),
+        ({"space": T}, ValueError, r"space: expected shape \(2,\)"),
+        ({"space": [T, T, T, T]}, ValueError, "space: expected at most 3 axes"),
+    ],
+)
+def test_bad_arguments_are_named(arguments: dict[str, Any], error: type[Exception], match: str) -> None:
+    with pytest.raises(error, match=match), np.errstate(divide="ignore"):
+        discover_equations(**({"x": X, "t": T, "k": 2} | arguments))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error", "match"),
+    [
+        ({"degree": -1}, ValueError, "degree: expected"),
+        ({"derivatives": 1.5}, TypeError, "derivatives: expected"),
+        ({"frequencies": [0]}, ValueError, "frequencies: expected"),
+        ({"functions": {"f": 3}}, TypeError, "functions: expected"),
+    ],
+)
+def test_bad_libraries_are_named(arguments: dict[str, Any], error: type[Exception], match: str) -> None:
+    with pytest.raises(error, match=match):
+        Library(**arguments)
+
+
+def test_bad_states_of_found_equations_are_named() -> None:
+    found = discover_equations(X, T, 2)
+    with pytest.raises(ValueError, match="x: expected 2 variables"):
+        found.predict(X[:, :1])
+    with pytest.raises(ValueError, match="space: expected coordinates along 0"):
+        found.predict(X, T)
+    with pytest.raises(ValueError, match="x0: expected 2"):
+        found.simulate([1.0], T)
+    with pytest.raises(ValueError, match="t: expected increasing"):
+        found.simulate([1.0, 0.0], -T)
