@@ -9,7 +9,8 @@ __all__ = ["Cooling"]
 _HOT, _COLD = 0.3, 0.01
 # Evaluations of the first cycle where their number is not known beforehand; each one is twice as long as the last.
 _CYCLE = 500
-_MEMORY = 0.02
+# Weight of the last difference in the mean, and times the mean at which it is cut off, as a penalty is no difference.
+_MEMORY, _OUTLIER = 0.02, 5.0
 
 
 class Cooling:
@@ -27,6 +28,8 @@ class Cooling:
         """Take the difference in value that so many swaps have made."""
         self._observed += 1
         size = abs(difference) / math.sqrt(swapped)
+        if self._scale > 0:
+            size = min(size, _OUTLIER * self._scale)
         self._scale += max(_MEMORY, 1 / self._observed) * (size - self._scale)
 
     def temperature(self, evaluations: int) -> float:

@@ -1,5 +1,7 @@
 """What each item adds to the value near a walk, learned from the swaps that were tried."""
 
+import math
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -7,6 +9,8 @@ __all__ = ["Effects"]
 
 # Of the noise, by which all variances grow when the walk moves, as effects are those beside the present members.
 _DRIFT = 0.2
+# Standard deviations at which residuals are cut off.
+_OUTLIER = 5.0
 # Weight of the last residual in the noise.
 _MEMORY = 0.02
 
@@ -33,13 +37,15 @@ class Effects:
         count, mean, variance = len(out), self._mean, self._variance
         if self._noise == 0:
             # Nothing is known but this: half of it is thought to be of effects.
-            self._noise = difference**2 / (2 * count)
+            self._noise = min(abs(difference), 1e100) ** 2 / (2 * count)
             variance[:] = self._noise
-        residual = difference - float(mean[into].sum() - mean[out].sum())
         explained = float(variance[out].sum() + variance[into].sum())
         total = explained + count * self._noise
         if total == 0:
             return
+        # A penalty in a value is no effect of that size.
+        limit = _OUTLIER * math.sqrt(total)
+        residual = min(max(difference - float(mean[into].sum() - mean[out].sum()), -limit), limit)
         for places, sign in ((out, -1.0), (into, 1.0)):
             gain = variance[places] / total
             mean[places] += sign * residual * gain

@@ -51,6 +51,8 @@ class SearchState:
     ) -> None:
         self.space, self.noisy, self._rng = space, noisy, rng
         self.archive, self.keys = Archive(), Keys(len(space.free))
+        self.given = 0
+        """Values that were known beforehand."""
         self.walk = Walk(space, self.archive, self.keys, rng)
         self.cooling = Cooling([] if max_evaluations is None else [max_evaluations])
         self.pending: dict[int, _Asked] = {}
@@ -137,7 +139,8 @@ class SearchState:
 
     def _new_swap(self) -> Swap | None:
         """A proposal of the walk that is not known; steps over those that are cost nothing."""
-        for _ in range(_KNOWN):
+        # With noise it takes no such steps, so that what has failed once here fails again.
+        for _ in range(0 if self.noisy and self.walk.listed else _KNOWN):
             swap = self.walk.propose()
             if swap is None:
                 return None
@@ -150,7 +153,7 @@ class SearchState:
         return self.walk.untried(self.pending)
 
     def _consider(self, point: NDArray[np.int64], key: int, value: float) -> None:
-        self.walk.consider(point, key, value, self.cooling.temperature(self.archive.evaluations))
+        self.walk.consider(point, key, value, self.cooling.temperature(self.archive.evaluations - self.given))
 
     def _to_repeat(self) -> int | None:
         """Row of a point whose mean is to be known better, if there is one."""

@@ -59,6 +59,11 @@ class Walk:
         self._allowed: NDArray[np.bool_] | None = None
         self._rest: list[int] | None = None
 
+    @property
+    def listed(self) -> bool:
+        """Whether `untried` was needed here before."""
+        return self._rest is not None
+
     def move(self, point: NDArray[np.int64], key: int, value: float) -> None:
         """Go to a point that was evaluated."""
         self.members, self.key, self.value = point, key, value
