@@ -121,8 +121,11 @@ def summary(results: Results) -> Iterator[str]:
 
 def draw(results: Results, path: Path) -> None:
     """Gaps to the best known, in units of what random subsets leave after 200 evaluations."""
-    figure = Figure(figsize=(13, 11), layout="constrained")
-    for axes, (row, make) in zip(figure.subplots(4, 4, sharex=True).flat, ROWS.items(), strict=True):
+    figure = Figure(figsize=(14, 13), layout="constrained")
+    panels = list(figure.subplots(5, 4, sharex=True).flat)
+    for axes in panels[len(ROWS) :]:
+        axes.axis("off")
+    for axes, (row, make) in zip(panels, ROWS.items(), strict=False):
         problem = make()
         every = np.concatenate([values(results, row, method, budget) for method in METHODS for budget in BUDGETS])
         best = every.min() if problem.optimum is None else problem.optimum
@@ -142,10 +145,10 @@ def draw(results: Results, path: Path) -> None:
         axes.set_xticks(BUDGETS, [f"{budget:,}" for budget in BUDGETS], minor=False)
         axes.set_yticks([0.05, 1, 10, 100], ["0", "1", "10", "100"])
         axes.minorticks_off()
-        axes.set_title(problem.says, fontsize=9)
+        axes.set_title(problem.says.replace("p-median, ", ""), fontsize=9)
     figure.supxlabel("evaluations")
     figure.supylabel("median gap to the best known, % of that of random subsets after 200 evaluations")
-    figure.legend(*figure.axes[0].get_legend_handles_labels(), loc="outside upper center", ncols=8)
+    panels[-2].legend(*panels[0].get_legend_handles_labels(), loc="center", fontsize=11, frameon=False)
     figure.savefig(path, dpi=150)
 
 

@@ -67,6 +67,13 @@ def graph(n: int, k: int, seed: int) -> Problem:
     return medians(distances, k, f"p-median, random graph of {n} nodes, {k} medians")
 
 
+def plane(n: int, k: int, seed: int) -> Problem:
+    """Points in a square, with distances in thousandths of its side."""
+    points = np.random.default_rng(seed).random((n, 2))
+    distances = 1000 * np.linalg.norm(points[:, None] - points, axis=2)
+    return medians(distances.round(), k, f"p-median, {n} points in the plane, {k} medians")
+
+
 def portfolio(mean: NDArray[Any], covariance: NDArray[Any], k: int, says: str) -> Problem:
     """Least loss with so many assets, `AVERSION * variance - return`; weights have sum 1 and either sign."""
 
@@ -179,6 +186,7 @@ def traps(n: int, k: int, noise: float, seed: int) -> Problem:
 
 ROWS: dict[str, Callable[[], Problem]] = {
     **{name: lambda name=name: pmed(name) for name in MEDIANS},
+    "plane": lambda: plane(200, 40, 1),
     **{f"port{place}": lambda place=place: port(f"port{place}") for place in range(1, 6)},
     "coverage": lambda: coverage(200, 20, 1),
     "design": lambda: design(200, 20, 1),
