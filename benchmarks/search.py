@@ -148,6 +148,9 @@ def draw(results: Results, path: Path) -> None:
         axes.set_title(problem.says.replace("p-median, ", ""), fontsize=9)
     figure.supxlabel("evaluations")
     figure.supylabel("median gap to the best known, % of that of random subsets after 200 evaluations")
+    # Those with nothing below them.
+    for axes in panels[len(ROWS) - 4 : len(ROWS)]:
+        axes.tick_params(labelbottom=True)
     panels[-2].legend(*panels[0].get_legend_handles_labels(), loc="center", fontsize=11, frameon=False)
     figure.savefig(path, dpi=150)
 
