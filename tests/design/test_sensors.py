@@ -99,7 +99,7 @@ def test_noise_asks_for_sensors_that_agree(field: np.ndarray) -> None:
 def test_a_nonlinear_decoder_of_the_field(field: np.ndarray) -> None:
     selector = SensorSelector(3, estimator=KNeighborsRegressor(3), max_evaluations=30, random_state=0).fit(field[:45])
     assert selector.predict(field[45:]).shape == (15, N)
-    # What is best in cross-validation on 45 rows is not so on 15 others, where chance finds 0.9 and the best of all 0.4.
+    # The best in cross-validation on 45 rows is not the best on 15 others.
     assert selector.score(field[45:]) > 0.3
     assert selector.modes_.shape[1] == N
 
