@@ -22,20 +22,28 @@ class Checkpoint:
     Arguments:
         path: The file; it need not exist.
         identity: Named digests of everything that the search depends on.
+        limit: Evaluations that are planned; None if that is not known.
+
+    Attributes:
+        plan: Limits of the calls that wrote the file, ascending, and of this one if it is larger: a search goes the way
+            that its first limit set, and only then on to another, or values in the file would be of no use. Empty if
+            the first call had none.
 
     Raises:
         ValueError: The file is none of this kind, or of another problem; the message says what differs.
         OSError: It cannot be read or written.
     """
 
-    def __init__(self, path: Path, identity: Mapping[str, str]) -> None:
+    def __init__(self, path: Path, identity: Mapping[str, str], limit: int | None) -> None:
         self._known: defaultdict[tuple[int, ...], deque[float]] = defaultdict(deque)
+        self.plan = [] if limit is None else [limit]
         lines: list[bytes] = []
         if path.exists():
             # What follows the last line break is nothing, or torn.
             lines = path.read_bytes().split(b"\n")[:-1]
             try:
-                found = dict(json.loads(lines[0])["search"])
+                head = json.loads(lines[0])
+                found, plan = dict(head["search"]), [int(end) for end in head["plan"]]
                 for subset, value in map(json.loads, lines[1:]):
                     self._known[tuple(subset)].append(float(value))
             # A file of another kind fails in one of these ways: no JSON, not a mapping, missing or malformed fields.
@@ -46,8 +54,8 @@ class Checkpoint:
                     f"checkpoint: expected a file of the same problem, got {path}, which differs in "
                     f"{', '.join(other)}; delete it, or give another path"
                 )
-        else:
-            lines = [json.dumps({"search": dict(identity)}).encode()]
+            self.plan = plan + [end for end in self.plan if plan and end > plan[-1]]
+        lines[:1] = [json.dumps({"search": dict(identity), "plan": self.plan}).encode()]
         write(path, b"".join(line + b"\n" for line in lines))
         self._file = path.open("ab")
 

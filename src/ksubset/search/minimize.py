@@ -14,6 +14,7 @@ from ksubset._support.identity import digests
 from ksubset.search.arguments import check_integer, check_positive, is_integer, listed_callbacks, notify
 from ksubset.search.checkpoint import Checkpoint
 from ksubset.search.constraints import Constraint
+from ksubset.search.cooling import Cooling
 from ksubset.search.objective import Objective
 from ksubset.search.results import SearchResult
 from ksubset.search.search import Search
@@ -63,7 +64,9 @@ def minimize(
         encoding: "indices": f gets ascending indices `(k)`, int64. "mask": it gets a k-hot row `(n)`, boolean.
         noisy: Whether f returns another value each time. Then the few best subsets are evaluated again, with a tenth
             of the evaluations, and compared by these fresh values, whose mean is the `value` of the result.
-        max_evaluations: Calls of f at most, each subset of a vectorized call counted; None for no limit.
+        max_evaluations: Calls of f at most, each subset of a vectorized call counted; None for no limit. Worse subsets
+            are accepted ever more rarely towards it; in cycles, where `max_seconds` or `patience` may end the search
+            before.
         max_seconds: After these no call is begun.
         patience: Ends after so many evaluations without improvement.
         n_jobs: Calls at a time, as joblib has it; within `joblib.parallel_config` also on Dask and Ray.
@@ -75,8 +78,9 @@ def minimize(
         initial: Subsets to begin with, as sequences of indices; or a mapping from tuples of indices to their values,
             as far as these are known, else None.
         checkpoint: Path of a file to which every value is written as it comes. Another call with the same arguments
-            takes what is there instead of calling f again, and so resumes; the limits may change. A file of another
-            problem is an error, which says what differs. Functions are told apart by their names.
+            takes what is there instead of calling f again, and so resumes; the limits may change, and more evaluations
+            go on from where fewer ended. A file of another problem is an error, which says what differs. Functions are
+            told apart by their names.
         callbacks: A function or several, called with a `SearchProgress` after each batch of evaluations; if one
             returns True, the search ends with the best so far. So it does, with a warning, on KeyboardInterrupt.
         verbose: Above 0, prints a line every two seconds.
@@ -91,7 +95,8 @@ def minimize(
             kind or shape, or nothing finite at all.
 
     References:
-        Wijk, Vinuesa and Azizpour (2024), https://arxiv.org/abs/2407.16058, for gradients of k-subset distributions.
+        Kirkpatrick, Gelatt and Vecchi (1983), Optimization by simulated annealing, Science 220.
+        Russo, Van Roy, Kazerouni, Osband and Wen (2018), https://arxiv.org/abs/1707.02038, for Thompson sampling.
 
     Example:
         >>> import numpy as np
@@ -120,11 +125,16 @@ def minimize(
         groups=groups, constraints=constraints, initial=initial, random_state=seed,
     )  # fmt: skip
     search.check_encoding(vectorized=vectorized)
+    # What may end at any time cannot be planned by the number of evaluations.
+    planned = limit if max_seconds is None and patience is None else None
+    plan = [] if planned is None else [planned]
     if checkpoint is not None:
         names = ("n", "k", "noisy", "always", "exclude", "groups", "constraints", "initial")
         keep = Checkpoint(
-            Path(checkpoint), digests({"f": f, **dict(zip(names, problem, strict=True)), "random_state": seed})
+            Path(checkpoint), digests({"f": f, **dict(zip(names, problem, strict=True)), "random_state": seed}), planned
         )
+        plan = keep.plan
+    search.state.cooling = Cooling(plan)
     evaluate = Objective(f, n, encoding, vectorized=vectorized, n_jobs=n_jobs)
     size = _BATCH * evaluate.num_workers if vectorized else evaluate.num_workers
     start = shown = time.monotonic()

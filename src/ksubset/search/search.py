@@ -22,8 +22,8 @@ class Search:
 
     Arguments:
         n, k, encoding, noisy, always, exclude, groups, constraints, initial, random_state: As of `minimize`.
-        max_evaluations: Evaluations there will be, so that all subsets are asked for where these are as few, and, with
-            noise, a tenth is kept to confirm the best; None if that is not known.
+        max_evaluations: Evaluations there will be, so that all subsets are asked for where these are as few, the search
+            cools down towards the end, and, with noise, a tenth is kept to confirm the best; None if that is not known.
 
     Raises:
         TypeError, ValueError: As of `minimize`.
@@ -67,13 +67,13 @@ class Search:
                 self.state.enqueue(point)
             else:
                 self.state.record(point, float(value))
-        self._given = self.state.archive.evaluations
+        self.state.given = self.state.archive.evaluations
 
     @property
     def num_evaluations(self) -> int:
         """Values told."""
         fresh = 0 if self.state.confirmation is None else self.state.confirmation.evaluations
-        return self.state.archive.evaluations - self._given + fresh
+        return self.state.archive.evaluations - self.state.given + fresh
 
     def ask(self, count: int = 1) -> NDArray[Any]:
         """Subsets to evaluate, at most so many; none if all subsets are known or asked for.

@@ -2,6 +2,7 @@
 
 import math
 from collections import deque
+from dataclasses import dataclass
 
 import numpy as np
 import torch
@@ -9,14 +10,30 @@ from numpy.typing import NDArray
 
 from ksubset.search.archive import Archive, Keys
 from ksubset.search.confirmation import Confirmation
+from ksubset.search.cooling import Cooling
 from ksubset.search.slope import fit_slope
 from ksubset.search.space import SearchSpace
-from ksubset.search.walk import Walk
+from ksubset.search.walk import Swap, Walk
 
 __all__ = ["SearchState"]
 
 # Evaluations of a rival with noise, after which it is no better.
 _RACE = 64
+# Steps of the walk over points that are known, after which one that is not is listed.
+_KNOWN = 30
+
+
+@dataclass(frozen=True)
+class _Asked:
+    """What a point that was asked for is good for.
+
+    Arguments:
+        why: "start", "swap", "kick" or "likeliest".
+        swap: How it was come by, if from the walk.
+    """
+
+    why: str
+    swap: Swap | None = None
 
 
 class SearchState:
@@ -34,8 +51,11 @@ class SearchState:
     ) -> None:
         self.space, self.noisy, self._rng = space, noisy, rng
         self.archive, self.keys = Archive(), Keys(len(space.free))
+        self.given = 0
+        """Values that were known beforehand."""
         self.walk = Walk(space, self.archive, self.keys, rng)
-        self.pending: dict[int, str] = {}
+        self.cooling = Cooling([] if max_evaluations is None else [max_evaluations])
+        self.pending: dict[int, _Asked] = {}
         """What points that were asked for, and whose values are not known, are good for, by their keys."""
         everything = space.enumerate(100_000 if max_evaluations is None else max_evaluations)
         self.num_points = None if everything is None else len(everything)
@@ -100,24 +120,40 @@ class SearchState:
         self.confirmation.favourites.append(row)
         self._challenger = row if row != self.best_row else None
 
-    def _asked(self, point: NDArray[np.int64], key: int, why: str) -> NDArray[np.int64]:
-        self.pending[key] = why
+    def _asked(self, point: NDArray[np.int64], key: int, why: str, swap: Swap | None = None) -> NDArray[np.int64]:
+        self.pending[key] = _Asked(why, swap)
         return point
 
     def _new_point(self) -> NDArray[np.int64] | None:
-        if self.best_row is not None:
-            swap = self.walk.random_swap(self.pending)
-            if swap is not None:
-                return self._asked(*self.walk.swapped(*swap), "swap")
+        if self.best_row is not None and (swap := self._new_swap()) is not None:
+            return self._asked(swap.point, swap.key, "swap", swap)
         for attempt in range(100):
             if self.best_row is None or attempt >= 50:
-                point = self.space.sample(self._rng)
+                point, why = self.space.sample(self._rng), "start"
             else:
                 strength = 2 + int(self._rng.integers(1 + self.space.free_size // 4))
-                point = self.walk.kick(self.archive.points[self.best_row], strength)
+                point, why = self.walk.kick(self.archive.points[self.best_row], strength), "kick"
             if (key := self.keys.of(point)) not in self.archive.rows and key not in self.pending:
-                return self._asked(point, key, "start")
+                return self._asked(point, key, why)
         return None
+
+    def _new_swap(self) -> Swap | None:
+        """A proposal of the walk that is not known; steps over those that are cost nothing."""
+        # With noise it takes no such steps, so that what has failed once here fails again.
+        for _ in range(0 if self.noisy and self.walk.listed else _KNOWN):
+            swap = self.walk.propose()
+            if swap is None:
+                return None
+            row = self.archive.rows.get(swap.key)
+            if row is None:
+                if swap.key not in self.pending:
+                    return swap
+            elif not self.noisy:
+                self._consider(swap.point, swap.key, self.archive.mean[row])
+        return self.walk.untried(self.pending)
+
+    def _consider(self, point: NDArray[np.int64], key: int, value: float) -> None:
+        self.walk.consider(point, key, value, self.cooling.temperature(self.archive.evaluations - self.given))
 
     def _to_repeat(self) -> int | None:
         """Row of a point whose mean is to be known better, if there is one."""
@@ -139,7 +175,7 @@ class SearchState:
     def record(self, point: NDArray[np.int64], value: float) -> None:
         """Take the value of a point, whether it was asked for or not."""
         key = self.keys.of(point)
-        why = self.pending.pop(key, None)
+        asked = self.pending.pop(key, None)
         if self.confirmation is not None and self.confirmation.record(self.archive.rows.get(key), value):
             return
         fresh = key not in self.archive.rows
@@ -148,15 +184,25 @@ class SearchState:
             if row == self.best_row:
                 self.walk.value = self.archive.mean[row]
             return
+        if asked is not None and asked.swap is not None:
+            self._learn(asked.swap, value)
         if self.best_row is None or (not self.noisy and value < self.archive.mean[self.best_row]):
             self._set_best(row)
         elif self.noisy:
-            if why == "likeliest":
+            if asked is not None and asked.why == "likeliest":
                 self._favour(row)
             elif value < self.archive.mean[self.best_row]:
                 self._challenger = row
-        elif value <= self.walk.value or why == "start":
+        elif asked is not None and asked.why == "kick":
             self.walk.move(point, key, value)
+        else:
+            self._consider(point, key, value)
+
+    def _learn(self, swap: Swap, value: float) -> None:
+        self.walk.adapt(better=value < swap.start)
+        if math.isfinite(value - swap.start):
+            self.walk.learn(swap, value)
+            self.cooling.observe(value - swap.start, len(swap.out))
 
     def _set_best(self, row: int) -> None:
         self.best_row, self._challenger = row, None
