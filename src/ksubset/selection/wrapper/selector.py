@@ -61,8 +61,9 @@ class KSubsetSelector(DelegatingMixin, MetaEstimatorMixin, BaseEstimator):  # ty
         scoring: A scorer, or the name of one; None is the model's `score`.
         cv: Number of folds, a splitter, or an iterable of splits.
         max_evaluations: Most model fits, one for a subset on a fold, for each size, the fit of `estimator_` aside; they
-            are used, unless all subsets are known before. None allows as many as forward selection would take, but
-            1,000 at least and 10,000 at most, and the search ends where it finds nothing better.
+            are used, unless all subsets are known before. None allows as many as forward selection would take,
+            10,000 at most, or up to 1,000 where these are enough to try all subsets, and the search ends where it
+            finds nothing better.
         max_seconds: Most seconds of the search of each size; what is found by then is kept. None for no end.
         timeout: Seconds that one fit with its score may take; a fit that takes longer fails. It needs the signals of
             Unix, and the main thread, which processes of joblib have.
