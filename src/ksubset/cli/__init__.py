@@ -1,18 +1,25 @@
 """The command ``ksubset``: columns of a data set, the paper's experiments, and the laboratory of the estimators."""
 
-try:
-    from ksubset.cli import experiments, lab, selection  # noqa: F401 - each registers its commands
-    from ksubset.cli.console import app
-except ModuleNotFoundError as error:
-    # Whoever imports this is a command line, which a traceback does not help.
-    raise SystemExit(
-        f"error: {error.name} is not installed; to select columns, get it by: pip install 'ksubset[selection]'; "
-        "for the other commands: pip install 'ksubset[experiments]'"
-    ) from error
+import sys
 
-__all__ = ["app", "main"]
+import ksubset
+
+__all__ = ["main"]
 
 
 def main() -> None:
     """Entry point of ``ksubset``."""
+    if sys.argv[1:] == ["--version"]:  # needs no extra
+        print(f"ksubset {ksubset.__version__}")
+        return
+    try:
+        from ksubset.cli.commands import app
+    except ModuleNotFoundError as error:
+        # Whoever calls this is at a command line, where a traceback does not help.
+        raise SystemExit(
+            f"error: {error.name} is not installed; to select columns, get it by: pip install 'ksubset[selection]'; "
+            "for the other commands: pip install 'ksubset[experiments]'"
+        ) from error
+    except KeyboardInterrupt as interrupt:
+        raise SystemExit(130) from interrupt
     app()

@@ -8,6 +8,7 @@ import numpy as np
 import typer
 from rich.console import Console
 
+from ksubset._support.files import prepare
 from ksubset.cli.console import Command, app, bar, one_thread, say
 
 if TYPE_CHECKING:
@@ -22,7 +23,9 @@ _GUESSED = " (default: guessed, and printed unless it is usual)"
 
 @app.command(cls=Command)
 def select(
-    data: Annotated[Path, typer.Argument(help="file: CSV and its like, Parquet, Feather or Excel", show_default=False)],
+    data: Annotated[
+        Path, typer.Argument(metavar="file", help="CSV and its like, Parquet, Feather or Excel", show_default=False)
+    ],
     target: Annotated[str, typer.Option(metavar="column", help="what the model is to predict", show_default=False)],
     k: Annotated[
         str,
@@ -48,7 +51,7 @@ def select(
     cv: Annotated[int, typer.Option(min=2, metavar="int", help="folds of the cross-validation")] = 5,
     max_evaluations: Annotated[int, typer.Option(metavar="int", help="model fits of the search, for each k")] = 1000,
     jobs: Annotated[int, typer.Option(metavar="int", help="fits at a time; -1: as many as there are cores")] = 1,
-    seed: Annotated[int, typer.Option(min=0, metavar="int", help="seed of all that is random")] = 0,
+    seed: Annotated[int, typer.Option(min=0, max=2**32 - 1, metavar="int", help="seed of all that is random")] = 0,
     exclude: Annotated[
         list[str] | None, typer.Option(metavar="column", help="a column to leave out; may be repeated")
     ] = None,
@@ -96,8 +99,13 @@ def select(
     sizes = _sizes(k)
     source = files.Source(data, files.CsvFormat(sep, encoding, header, comment, decimal, thousands, tuple(na or ())))
     frame = source.read()
+    if jobs == 0 or jobs < -1:
+        raise ValueError(f"jobs: expected an integer >= 1, or -1 for as many as there are cores, got {jobs}")
     if out is not None:
         files.check_out(out, data)
+    for name, path in (("out", out), ("checkpoint", checkpoint)):
+        if path is not None:
+            prepare(path.parent, name)
     table = types.tabulate(frame, target, task, exclude or (), source.format, groups, time)
     estimator = models.make_model(model, classify=table.classes is not None, seed=seed)
     score = scoring or table.scoring

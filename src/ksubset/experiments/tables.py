@@ -206,11 +206,12 @@ def _finished(records: Sequence[Record]) -> tuple[list[Record], list[str]]:
         else:
             block = (len(PROTOCOLS), config.subsets_per, config.epochs, config.samples, config.k_start or 0)
         order = printed.index(dataset) if dataset in printed else len(printed)
+        known = list(tasks.find(config.task).sets)
         return (
             *block,
             describe(config),
             order,
-            list(tasks.find(config.task).sets).index(config.dataset),
+            known.index(config.dataset) if config.dataset in known else len(known),
             config.task,
             config.seed,
         )
