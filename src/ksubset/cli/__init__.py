@@ -1,10 +1,23 @@
 """The command ``ksubset``: columns of a data set, the paper's experiments, and the laboratory of the estimators."""
 
 import sys
+from typing import TYPE_CHECKING, Any
 
 import ksubset
 
-__all__ = ["main"]
+if TYPE_CHECKING:
+    from ksubset.cli.commands import app
+
+__all__ = ["app", "main"]
+
+
+def __getattr__(name: str) -> Any:
+    # Importing `main` needs no extra, and lets it answer for what is missing.
+    if name != "app":
+        raise AttributeError(name)
+    from ksubset.cli.commands import app
+
+    return app
 
 
 def main() -> None:

@@ -8,7 +8,6 @@ import numpy as np
 import typer
 from rich.console import Console
 
-from ksubset._support.files import prepare
 from ksubset.cli.console import Command, app, bar, one_thread, say
 
 if TYPE_CHECKING:
@@ -99,13 +98,8 @@ def select(
     sizes = _sizes(k)
     source = files.Source(data, files.CsvFormat(sep, encoding, header, comment, decimal, thousands, tuple(na or ())))
     frame = source.read()
-    if jobs == 0 or jobs < -1:
-        raise ValueError(f"jobs: expected an integer >= 1, or -1 for as many as there are cores, got {jobs}")
     if out is not None:
         files.check_out(out, data)
-    for name, path in (("out", out), ("checkpoint", checkpoint)):
-        if path is not None:
-            prepare(path.parent, name)
     table = types.tabulate(frame, target, task, exclude or (), source.format, groups, time)
     estimator = models.make_model(model, classify=table.classes is not None, seed=seed)
     score = scoring or table.scoring
