@@ -11,12 +11,13 @@ from rich.console import Console
 from ksubset.cli.console import Command, app, bar, one_thread, say
 
 if TYPE_CHECKING:
-    from ksubset.selection import Progress
+    from ksubset.selection import KSubsetSelector, Progress
     from ksubset.selection.tabular.select import Selection
 
 __all__: list[str] = []
 
 _NEARLY = 5
+_CHANCE = 0.05
 _GUESSED = " (default: guessed, and printed unless it is usual)"
 
 
@@ -78,6 +79,14 @@ def select(
     test_share: Annotated[
         float, typer.Option(metavar="float", help="fraction of the rows that is held out for the scores at the end")
     ] = 0.2,
+    permutations: Annotated[
+        int,
+        typer.Option(min=0, metavar="int", help="searches with shuffled targets, for a p-value; each costs as much"),
+    ] = 0,
+    stability: Annotated[
+        int,
+        typer.Option(min=0, metavar="int", help="halves of the rows to choose on again, for the stability"),
+    ] = 0,
     checkpoint: Annotated[
         Path | None, typer.Option(metavar="file", help="file of all scores, from which the same command resumes")
     ] = None,
@@ -124,13 +133,22 @@ def select(
     ):
         warnings.simplefilter("always")
 
+        part = ""
+
         def show(progress: "Progress") -> None:
-            text = f"k = {progress.n_features_to_select}, best {score} {_number(progress.best_score)}"
-            advance(text, progress.n_fits)
+            nonlocal part
+            text = f"{progress.part}, k = {progress.n_features_to_select}, best {score} {_number(progress.best_score)}"
+            # Without a terminal a line for each further search says enough.
+            if messages.is_terminal or progress.part == "search":
+                advance(text.removeprefix("search, "), progress.n_fits)
+            elif progress.part != part:
+                say(messages, progress.part)
+            part = progress.part
 
         selection = select.select(
             table, estimator, sizes, scoring=scoring, cv=cv, max_evaluations=max_evaluations, jobs=jobs, seed=seed,
-            always_include=always_include or (), test_share=test_share, checkpoint=checkpoint, callback=show,
+            always_include=always_include or (), test_share=test_share, permutations=permutations,
+            stability_parts=stability, checkpoint=checkpoint, callback=show,
         )  # fmt: skip
     # One of each place, as a model may warn in every fit.
     for warning in {(one.filename, one.lineno): one for one in caught}.values():
@@ -173,29 +191,61 @@ def _report(console: Console, selection: "Selection", model: str, score: str) ->
     path = selector.path_
     lines = []
     if len(path["n_features_to_select"]) > 1:
-        lines += ["", f"{'k':>4}  {score}, cross-validated"]
-        for size, mean, error in zip(
-            path["n_features_to_select"], path["mean_test_score"], path["standard_error"], strict=True
-        ):
-            lines.append(f"{size:>4}  {_number(mean)} (standard error {_number(error)})")
+        nested = selector.outer_scores_.shape[1] > 0
+        lines += ["", f"{'k':>4}  {score}, cross-validated" + (", and nested" if nested else "")]
+        for place, size in enumerate(path["n_features_to_select"]):
+            mean, error = _number(path["mean_test_score"][place]), _number(path["standard_error"][place])
+            own = f", {_number(float(selector.outer_scores_[place].mean()))}" if nested else ""
+            lines.append(f"{size:>4}  {mean} (standard error {error}){own}")
     lines += ["", f"kept {len(kept)} of {total} columns, {selector.n_fits_} fits of {model}"]
-    lines += [f"cross-validated {score} {_number(selector.best_score_)}", ""]
+    lines.append(f"cross-validated {score} {_number(selector.best_score_)}, by which the search went")
+    if not np.isnan(selector.score_):
+        lines.append(f"nested {score} {_number(selector.score_)}, of searches on rows they had not seen")
+    if len(nulls := selector.null_scores_):
+        lines.append(
+            f"{len(nulls)} searches with shuffled targets: {_number(float(nulls.mean()))}, at most "
+            f"{_number(float(nulls.max()))} (p = {selector.p_value_:.2g})"
+        )
+    again = selection.stability
     title = "column"
     width = max(len(title), *map(len, (*kept, *nearly)))
-    lines.append(f"{title:<{width}}  inclusion probability")
-    lines += [f"{name:<{width}}  {probability:.2f}" for name, probability in kept.items()]
+    lines += ["", f"{title:<{width}}  inclusion probability" + ("  chosen on halves" if again else "")]
+    chosen = dict(zip(again.names, again.frequencies, strict=True)) if again else {}
+
+    def row(name: str, probability: float) -> str:
+        return f"{name:<{width}}  {probability:.2f}" + (f"{'':>19}{chosen[name]:.2f}" if again else "")
+
+    lines += [row(name, probability) for name, probability in kept.items()]
     if nearly:
-        lines += ["nearly kept:", *(f"{name:<{width}}  {probability:.2f}" for name, probability in nearly.items())]
+        lines += ["nearly kept:", *(row(name, probability) for name, probability in nearly.items())]
+    if again:
+        low, high = again.interval()
+        lines.append(
+            f"stability {again.index:.2f} (95 %: {low:.2f} to {high:.2f}; chance has 0, the same choice each time 1)"
+        )
+    lines += _stand_ins(selector)
     lines += ["", f"{score} on the {selection.num_test} rows held out"]
+    lines.append(f"  no column: {_number(selection.nothing)}")
     lines.append(f"  all {total} columns: {_number(selection.everything)}")
-    lines.append(f"  the {len(kept)} kept: {_number(selection.kept)}")
     if draws := selection.random:
         lines.append(
             f"  {len(kept)} random columns: {_number(float(np.mean(draws)))} ± {_number(float(np.std(draws, ddof=1)))} "
             f"(mean ± standard deviation of {len(draws)} draws)"
         )
+    verdict = "no better than chance" if selection.p_value > _CHANCE else "better than chance"
+    lines.append(f"  the {len(kept)} kept: {_number(selection.kept)}, {verdict} (p = {selection.p_value:.3g})")
     for line in lines:
         say(console, line)
+
+
+def _stand_ins(selector: "KSubsetSelector") -> list[str]:
+    """What could replace a column at no loss that its error would not explain."""
+    level = [one for one in selector.substitutes() if one.loss <= one.standard_error]
+    best = {one.kept: one for one in reversed(level)}
+    lines = ["could stand in, at no loss beyond its error:"] if best else []
+    return lines + [
+        f"  {one.stand_in[0]} for {one.kept[0]} ({-one.loss:+.3f} ± {one.standard_error:.3f})" for one in best.values()
+    ]
 
 
 def _number(value: float) -> str:

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from ksubset._support import palette
 from ksubset.selection.co_inclusion import CoInclusion, likeliest
 
-__all__ = ["Report", "draw", "losses", "scores"]
+__all__ = ["Report", "draw", "frequencies", "losses", "scores"]
 
 _KEPT, _OTHER = palette.VERMILLION, palette.BLUE
 _LONGEST = 26  # characters
@@ -57,10 +57,28 @@ def draw(
     panels = [part.subplots() for part in figure.subfigures(1, len(widths), width_ratios=widths, squeeze=False)[0]]
     if first is not None:
         first(panels[0])
-    _probabilities(panels[-2], probabilities[bars], labels, support[bars])
+    _bars(panels[-2], probabilities[bars], labels, support[bars])
+    panels[-2].set_xlabel("inclusion probability")
     shown = f"the {len(bars)} likeliest of {len(names):,}" if len(bars) < len(names) else "all"
     panels[-2].set_title(f"{shown} columns", fontsize="medium")
     _shares(panels[-1], together, crossed, support[together.columns])
+    return figure
+
+
+def frequencies(
+    shares: NDArray[np.float64], names: NDArray[np.object_], count: int, title: str, max_columns: int
+) -> Figure:
+    """How often each column was chosen, of so many choices, as bars."""
+    nothing = np.zeros(len(names), dtype=bool)
+    bars = likeliest(shares, nothing, max_columns)
+    known = _labels(names, bars)
+    labels = [known[column] for column in bars.tolist()]
+    width = 3.6 + _CHARACTER * max(map(len, labels))
+    figure = Report(figsize=(width, max(2.6, 1.2 + _ROW * len(bars))), layout="constrained")
+    panel = figure.subplots()
+    _bars(panel, shares[bars], labels, nothing[bars])
+    panel.set_xlabel(f"share of {count} choices with the column")
+    panel.set_title(title, fontsize="medium")
     return figure
 
 
@@ -101,14 +119,11 @@ def losses(history: Mapping[str, NDArray[Any]], selecting: int, panel: Axes) -> 
     panel.grid(alpha=0.3)
 
 
-def _probabilities(
-    panel: Axes, probabilities: NDArray[np.float64], labels: Sequence[str], support: NDArray[np.bool_]
-) -> None:
-    panel.barh(range(len(labels)), probabilities, color=np.where(support, _KEPT, _OTHER).tolist())
+def _bars(panel: Axes, shares: NDArray[np.float64], labels: Sequence[str], support: NDArray[np.bool_]) -> None:
+    panel.barh(range(len(labels)), shares, color=np.where(support, _KEPT, _OTHER).tolist())
     _name(panel.yaxis, labels, support)
     panel.set_ylim(len(labels) - 0.4, -0.6)
     panel.set_xlim(0, 1)
-    panel.set_xlabel("inclusion probability")
     panel.grid(axis="x", alpha=0.3)
     panel.set_axisbelow(True)
 

@@ -12,9 +12,13 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from scipy.stats import kstest
+from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.metrics import get_scorer
 from typer.testing import CliRunner
 
 from ksubset import cli
+from ksubset.selection.tabular import chance, types
 from ksubset.selection.tabular.models import MODELS
 
 ROWS = 100
@@ -41,7 +45,7 @@ def data(tmp_path: Path) -> Path:
 
 def scores(report: str) -> list[float]:
     """With all columns, those kept, and random ones."""
-    found = [re.search(rf"{what}.*: (\S+)", report) for what in ("  all", "  the", "random columns")]
+    found = [re.search(rf"{what}.*: (-?[\d.]+)", report) for what in ("  all", "  the", "random columns")]
     return [float(match[1]) for match in found if match]
 
 
@@ -65,6 +69,66 @@ def test_a_report_and_a_file(data: Path, tmp_path: Path) -> None:
     assert invoke(*options).stdout == result.stdout
 
 
+def test_signal_is_better_than_chance(data: Path) -> None:
+    options = [data, "--target", "y", "--k", "2", "--exclude", "price", *QUICK]
+    result = invoke(*options, "--permutations", "3", "--stability", "4")
+    assert result.exit_code == 0, result.output
+    frame = pd.read_csv(data)
+    (most,) = re.findall(r"no column: (\S+)", result.stdout)
+    assert float(most) == pytest.approx(frame["y"].value_counts(normalize=True).max(), abs=0.03)
+    assert re.search(r"the 2 kept: \S+, better than chance \(p = 0\.005\)$", result.stdout, re.MULTILINE)
+    assert re.search(r"^3 searches with shuffled targets: 0\.\d+, at most 0\.\d+ \(p = 0\.25\)$", result.stdout, re.M)
+    assert re.search(r"^x1 +\d\.\d\d +1\.00$", result.stdout, re.MULTILINE)
+    assert re.search(r"^stability \d\.\d\d \(95 %: ", result.stdout, re.MULTILINE)
+    assert "permutation 3 of 3\nhalf of the rows" in result.stderr
+
+
+@pytest.mark.parametrize("kind", ["classes", "numbers", "groups", "time"])
+def test_noise_is_no_better_than_chance(tmp_path: Path, kind: str) -> None:
+    """The held-out rows of noise pass for signal one time in twenty; those of this seed do not."""
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame(rng.standard_normal((80, 30))).add_prefix("c")
+    frame["y"] = rng.standard_normal(80) if kind == "numbers" else rng.permutation(np.arange(80) % 2)
+    frame["group"], frame["day"] = np.arange(80) // 2, np.arange(80)
+    if kind == "groups":
+        frame["y"] = (frame["group"] % 2).to_numpy()
+    path = tmp_path / "noise.csv"
+    frame.to_csv(path, index=False)
+    named = {"groups": ["--groups", "group", "--exclude", "day"], "time": ["--time", "day", "--exclude", "group"]}
+    more = named.get(kind, ["--exclude", "group", "--exclude", "day"])
+    result = invoke(path, "--target", "y", "--k", "3", *more, *QUICK)
+    assert result.exit_code == 0, result.output
+    found = re.search(r"the 3 kept: \S+, no better than chance \(p = (\S+)\)", result.stdout)
+    assert found
+    assert 0.05 < float(found[1]) <= 1
+
+
+def test_p_values_are_uniform_where_there_is_nothing() -> None:
+    """A model that guesses: the predictions have nothing to do with the truth; 0.001 is the false-alarm rate."""
+    rng = np.random.default_rng(0)
+    p_values = []
+    for _ in range(25):
+        frame = pd.DataFrame({"a": rng.standard_normal(40), "y": rng.permutation(np.arange(40) % 2)})
+        table = types.tabulate(frame, "y")
+        model = Guess(rng.integers(2, size=40)).fit(None, [0, 1])
+        p_values.append(chance.p_value(table, get_scorer("accuracy"), model, np.arange(40), [0], 0))
+    # Scores tie, and a tie counts as as good: p-values are no smaller than uniform ones.
+    assert kstest(p_values, "uniform", alternative="greater").pvalue > 0.001
+    assert np.mean(p_values) < 0.75
+
+
+class Guess(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
+    def __init__(self, answers: Any) -> None:
+        self.answers = answers
+
+    def fit(self, X: Any, y: Any) -> "Guess":
+        self.classes_ = np.unique(y)
+        return self
+
+    def predict(self, X: Any) -> Any:
+        return self.answers
+
+
 def test_regression_from_parquet_to_parquet(data: Path, tmp_path: Path) -> None:
     source, out = tmp_path / "data.parquet", tmp_path / "selected.parquet"
     frame = pl.read_csv(data).with_columns(pl.col("colour").cast(pl.Categorical))
@@ -86,8 +150,10 @@ def test_sizes(data: Path) -> None:
     options = [data, "--target", "y", "--exclude", "price", "--cv", "3", "--max-evaluations", "20", "--model", "linear"]
     result = invoke(*options, "--k", "auto")
     assert result.exit_code == 0, result.output
-    sizes = re.findall(r"^ +(\d+)  \S+ \(standard error", result.stdout, re.MULTILINE)
-    assert sizes == ["1", "2", "4", "6"]
+    assert "   k  accuracy, cross-validated, and nested" in result.stdout
+    rows = r"^ +(\d+)  \S+ \(standard error \S+\), \d\.\d+$"
+    assert re.findall(rows, result.stdout, re.MULTILINE) == ["1", "2", "4", "6"]
+    assert re.search(r"^nested accuracy \S+, of searches on rows they had not seen$", result.stdout, re.MULTILINE)
     result = invoke(*options, "--k", "6,2")
     assert re.findall(r"^ +(\d+)  \S+ \(standard error", result.stdout, re.MULTILINE) == ["2", "6"]
     result = invoke(*options, "--k", "6")
@@ -106,9 +172,9 @@ def test_a_checkpoint_is_gone_on_from(data: Path, tmp_path: Path, monkeypatch: p
     monkeypatch.setattr(module, "_fit_and_score", lambda *arguments: (fits.append(1), fit(*arguments))[1])
     assert invoke(*options, "--exclude", "price").stdout == first.stdout
     assert not fits
-    result = invoke(*options)
-    assert result.exit_code == 2
-    assert result.stderr.startswith("error: checkpoint: expected a file of the same data")
+    # With another column to choose from, it is another search in the same file.
+    assert invoke(*options).exit_code == 0
+    assert fits
 
 
 def test_ctrl_c_keeps_the_best_so_far(data: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -56,7 +56,7 @@ def tabulated(path: Path, content: str | bytes, format: CsvFormat | None = None)
 
 
 def accuracy_of_kept(result: Any) -> float:
-    found = re.search(r"the 1 kept: (\S+)", result.stdout)
+    found = re.search(r"the 1 kept: ([\d.]+)", result.stdout)
     assert found is not None
     return float(found[1])
 

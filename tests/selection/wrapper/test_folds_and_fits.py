@@ -1,7 +1,9 @@
 """Folds mean what scikit-learn means by them, no fit is lost, and what a model takes reaches it."""
 
+import sqlite3
 import threading
 import time
+from contextlib import closing
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -233,10 +235,12 @@ def _forget() -> None:
 def test_an_interrupt_of_slow_fits_loses_none(numbers: Any, tmp_path: Path) -> None:
     told: list[Progress] = []
     Slow.stop = 6
-    fitted = selector(Slow(), checkpoint=tmp_path / "scores.jsonl", callbacks=told.append)
+    fitted = selector(Slow(), checkpoint=tmp_path / "scores.db", callbacks=told.append)
     with pytest.warns(UserWarning, match="interrupted"):
         fitted.fit(*numbers)
-    assert len((tmp_path / "scores.jsonl").read_text().splitlines()) - 1 == fitted.n_fits_ == 5
+    with closing(sqlite3.connect(tmp_path / "scores.db")) as file:
+        ((saved,),) = file.execute("SELECT count(*) FROM scores")
+    assert saved == fitted.n_fits_ == 5
     assert [progress.n_fits for progress in told] == [1, 2, 3, 4, 5]
     assert told[-1].seconds_left == pytest.approx(told[-1].seconds * 115 / 5)
 

@@ -1,10 +1,13 @@
 """KSubsetSelector as its users meet it; cases that broke other selectors name where they were reported."""
 
 import itertools
+import math
 import os
 import pickle
+import sqlite3
 import subprocess
 import sys
+from contextlib import closing
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -31,6 +34,7 @@ from sklearn.model_selection import (
     StratifiedKFold,
     TimeSeriesSplit,
     check_cv,
+    cross_val_score,
 )
 from sklearn.naive_bayes import BernoulliNB, GaussianNB
 from sklearn.pipeline import make_pipeline
@@ -38,8 +42,9 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.tree import DecisionTreeClassifier
 
 from ksubset.selection import KSubsetSelector, Progress
-from ksubset.selection.wrapper.cache import ScoreCache
+from ksubset.selection.wrapper.cache import ScoreStore
 from ksubset.selection.wrapper.evaluation import fresh_splitters
+from ksubset.selection.wrapper.problem import default_budget
 
 TREE = DecisionTreeClassifier(max_depth=4, random_state=0)
 
@@ -302,9 +307,8 @@ def test_attributes(numbers: Any) -> None:
 
 
 def test_the_default_budget_is_that_of_forward_selection() -> None:
-    budget = KSubsetSelector(TREE, n_features_to_select=1)._budget
-    assert budget(500, 5, 3) == 3 * (500 + 499 + 498 + 497 + 496)
-    assert (budget(5, 2, 5), budget(10_000, 20, 5)) == (1_000, 10_000)
+    assert default_budget(500, 5, 3) == 3 * (500 + 499 + 498 + 497 + 496)
+    assert (default_budget(5, 2, 5), default_budget(10_000, 20, 5)) == (1_000, 10_000)
 
 
 @pytest.mark.parametrize(
@@ -457,7 +461,7 @@ def test_progress_is_told(numbers: Any, capsys: pytest.CaptureFixture[str]) -> N
     fitted = selector(verbose=1, callbacks=told.append).fit(*numbers)
     lines = capsys.readouterr().out.splitlines()
     assert len(lines) == len(told) > 3
-    assert lines[-1].startswith(f"[KSubsetSelector] k = 2: {fitted.n_fits_} of at most 300 fits, ")
+    assert lines[-1].startswith(f"[KSubsetSelector] search, k = 2: {fitted.n_fits_} of at most 300 fits, ")
     fits = [progress.n_fits for progress in told]
     assert fits == sorted(fits)
     assert fits[-1] == fitted.n_fits_
@@ -491,7 +495,7 @@ class Interrupted(Recorder):
 def test_an_interrupt_keeps_the_best_so_far(numbers: Any, after: int, tmp_path: Path) -> None:
     Interrupted.after = after
     with pytest.warns(UserWarning, match="interrupted: the selector keeps the best"):
-        fitted = selector(Interrupted(), checkpoint=tmp_path / "scores.json").fit(*numbers)
+        fitted = selector(Interrupted(), checkpoint=tmp_path / "scores.db").fit(*numbers)
     assert fitted.n_fits_ == after - 1
     assert fitted.transform(numbers[0]).shape == (120, 2)
 
@@ -504,7 +508,7 @@ def test_an_interrupt_of_the_first_fit_is_one(numbers: Any) -> None:
 
 @pytest.mark.parametrize("container", [np.asarray, lambda X: pd.DataFrame(X).add_prefix("c"), pl.DataFrame])
 def test_a_fit_goes_on_from_its_file(numbers: Any, container: Any, tmp_path: Path) -> None:
-    file, numbers = tmp_path / "scores.json", (container(numbers[0]), numbers[1])
+    file, numbers = tmp_path / "scores.db", (container(numbers[0]), numbers[1])
     whole = selector(Recorder()).fit(*numbers)
     fits = len(Recorder.fits)
     selector(Recorder(), checkpoint=file, callbacks=lambda progress: progress.n_fits > 100).fit(*numbers)
@@ -526,59 +530,48 @@ def test_the_file_of_an_unseeded_fit_has_its_seed(numbers: Any, tmp_path: Path) 
 
 
 @pytest.mark.parametrize(
-    ("change", "named"),
+    "change",
     [
-        ({"estimator": GaussianNB()}, r"estimator \(class\)"),
-        ({"estimator": clone(TREE).set_params(max_depth=3)}, r"estimator \(max_depth\)"),
-        ({"cv": 4}, "folds"),
-        ({"cv": KFold(3)}, "folds"),
-        ({"scoring": "accuracy"}, "scoring"),
-        ({"random_state": 1}, "random_state"),
-        ({"cv": 4, "scoring": "accuracy", "random_state": 1}, "scoring, folds, random_state"),
+        {"estimator": GaussianNB()}, {"estimator": clone(TREE).set_params(max_depth=3)}, {"cv": 4}, {"cv": KFold(3)},
+        {"scoring": "accuracy"}, {"random_state": 1},
     ],
-)
-def test_the_file_of_another_fit_is_an_error_that_names_what_differs(
-    numbers: Any, tmp_path: Path, change: Any, named: str
-) -> None:
-    file = tmp_path / "scores.json"
-    selector(checkpoint=file, max_evaluations=30).fit(*numbers)
-    with pytest.raises(ValueError, match=rf"checkpoint: expected a file of the same data, .*json, .* in {named};"):
-        selector(checkpoint=file, max_evaluations=30).set_params(**change).fit(*numbers)
+    ids=repr,
+)  # fmt: skip
+def test_a_file_has_many_searches(numbers: Any, tmp_path: Path, change: Any) -> None:
+    """Of anything that a score depends on, and each goes on from its own."""
+    file = tmp_path / "scores.db"
+    one = selector(checkpoint=file, max_evaluations=30).fit(*numbers)
+    other = selector(max_evaluations=30).set_params(**change).fit(*numbers)
+    for plain, given in ((other, change), (one, {}), (other, change)):
+        fitted = selector(checkpoint=file, max_evaluations=30).set_params(**given).fit(*numbers)
+        np.testing.assert_array_equal(fitted.cv_results_["mean_test_score"], plain.cv_results_["mean_test_score"])
 
 
-def test_the_file_of_other_data_is_an_error(numbers: Any, tmp_path: Path) -> None:
-    file, (X, y) = tmp_path / "scores.json", numbers
-    selector(checkpoint=file, max_evaluations=30).fit(X, y)
-    with pytest.raises(ValueError, match="differs in data;"):
-        selector(checkpoint=file, max_evaluations=30).fit(X + 1, y)
-    # Stratified folds are of the targets.
-    with pytest.raises(ValueError, match="differs in target, folds;"):
-        selector(checkpoint=file, max_evaluations=30).fit(X, np.roll(y, 1))
-    selector(k=3, checkpoint=file, max_evaluations=60).fit(X, y)
-    file.write_text("[]")
-    with pytest.raises(ValueError, match="checkpoint: expected a file of a selector"):
-        selector(checkpoint=file).fit(X, y)
+def test_a_file_has_searches_of_other_data_and_metadata(numbers: Any, tmp_path: Path) -> None:
+    file, (X, y) = tmp_path / "scores.db", numbers
+    weights = np.arange(120.0)
+    for data, target, params in ((X, y, {}), (-X, y, {}), (X, np.roll(y, 1), {}), (X, y, {"sample_weight": weights})):
+        plain = selector(max_evaluations=30).fit(data, target, **params)
+        for _ in range(2):
+            fitted = selector(checkpoint=file, max_evaluations=30).fit(data, target, **params)
+            np.testing.assert_array_equal(fitted.cv_results_["mean_test_score"], plain.cv_results_["mean_test_score"])
 
 
-def test_parameters_within_an_estimator_are_named(numbers: Any, tmp_path: Path) -> None:
-    file, model = tmp_path / "scores.json", make_pipeline(StandardScaler(), LogisticRegression())
-    selector(model, checkpoint=file, max_evaluations=30).fit(*numbers)
-    selector(clone(model), checkpoint=file, max_evaluations=30).fit(*numbers)
-    with pytest.raises(ValueError, match=r"differs in estimator \(logisticregression__C\);"):
-        selector(clone(model).set_params(logisticregression__C=2.0), checkpoint=file).fit(*numbers)
-    with sklearn.config_context(enable_metadata_routing=True):
-        model[-1].set_fit_request(sample_weight=True)
-    with pytest.raises(ValueError, match="differs in estimator;"):
-        selector(model, checkpoint=file).fit(*numbers)
-
-
-def test_metadata_is_named(numbers: Any, tmp_path: Path) -> None:
-    file = tmp_path / "scores.json"
-    with sklearn.config_context(enable_metadata_routing=True):
-        model = Recorder().set_fit_request(sample_weight=True).set_score_request(sample_weight=True)
-        one = selector(model, checkpoint=file, max_evaluations=30).fit(*numbers, sample_weight=np.ones(120))
-        with pytest.raises(ValueError, match=r"differs in metadata \(sample_weight\);"):
-            one.fit(*numbers, sample_weight=np.arange(120.0))
+@pytest.mark.parametrize("n_jobs", [1, 2])
+def test_cross_validation_has_one_file(numbers: Any, tmp_path: Path, n_jobs: int) -> None:
+    """Also of two processes that write at the same time."""
+    plain = cross_val_score(selector(max_evaluations=60), *numbers, cv=3)
+    for _ in range(2):
+        given = selector(max_evaluations=60, checkpoint=tmp_path / "scores.db")
+        np.testing.assert_array_equal(cross_val_score(given, *numbers, cv=3, n_jobs=n_jobs), plain)
+    before = len(Recorder.fits)
+    given = selector(Recorder(), max_evaluations=60, checkpoint=tmp_path / "more.db")
+    cross_val_score(given, *numbers, cv=3)
+    half = len(Recorder.fits)
+    cross_val_score(given, *numbers, cv=3)
+    assert half - before > 100
+    # The fit to all rows of each.
+    assert len(Recorder.fits) == half + 3
 
 
 PROCESS = """
@@ -602,86 +595,89 @@ print(selector.fit(X, X["c3"] > 0).cv_results_["mean_test_score"].tolist())
 
 
 def test_another_process_resumes(tmp_path: Path) -> None:
-    file, found = tmp_path / "scores.json", []
+    file, found = tmp_path / "scores.db", []
     for hash_seed in ("1", "2"):
         environment = os.environ | {"PYTHONHASHSEED": hash_seed}
         command = [sys.executable, "-W", "ignore", "-c", PROCESS, str(file)]
         done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False, timeout=120)
         assert done.returncode == 0, done.stderr
-        found.append((done.stdout, file.read_bytes()))
+        found.append((done.stdout, contents(file)))
     # No seed is given: that the second has the same says that it took the first one's.
     assert found[0] == found[1]
 
 
-def parts(file: Path) -> tuple[bytes, list[bytes]]:
-    """The header of a file of scores, and its other lines."""
-    header, *lines = file.read_bytes().splitlines(keepends=True)
-    return header, lines
+def contents(file: Path) -> list[Any]:
+    """All that is in a file of scores."""
+    with closing(sqlite3.connect(file)) as opened:
+        return [opened.execute(f"SELECT * FROM {table}").fetchall() for table in ("searches", "scores")]
 
 
-def test_a_torn_last_line_is_not_written(numbers: Any, tmp_path: Path) -> None:
-    file = tmp_path / "scores.json"
-    whole = selector(Recorder(), checkpoint=file).fit(*numbers)
-    header, lines = parts(file)
-    assert len(lines) == whole.n_fits_
-    for torn in (b"", b"[0,[1", lines[-1].removesuffix(b"\n"), b"\0\0\0"):
-        file.write_bytes(header + b"".join(lines[:-1]) + torn)
-        before = len(Recorder.fits)
-        again = selector(Recorder(), checkpoint=file).fit(*numbers)
-        assert len(Recorder.fits) == before + 2
-        np.testing.assert_array_equal(again.cv_results_["mean_test_score"], whole.cv_results_["mean_test_score"])
-        assert parts(file) == (header, lines)
+@pytest.mark.parametrize("content", [b"[]", b"not SQLite's, and longer than its header is, which has 100 bytes" * 3])
+def test_a_file_of_another_kind_is_an_error(numbers: Any, tmp_path: Path, content: bytes) -> None:
+    file = tmp_path / "scores.db"
+    file.write_bytes(content)
+    with pytest.raises(ValueError, match=r"checkpoint: expected a file of a selector, got .*scores\.db"):
+        selector(checkpoint=file).fit(*numbers)
+    assert file.read_bytes() == content
 
 
-@pytest.mark.parametrize("damage", [b"[0,[1\n", b"{}\n", b"[0,[1,2]]\n", b"\n"])
-def test_a_damaged_file_is_an_error(numbers: Any, tmp_path: Path, damage: bytes) -> None:
-    file = tmp_path / "scores.json"
-    selector(checkpoint=file, max_evaluations=30).fit(*numbers)
-    header, lines = parts(file)
-    for content in (damage + b"".join(lines), header + damage + b"".join(lines), header[:-1], b""):
-        file.write_bytes(content)
-        with pytest.raises(ValueError, match=r"checkpoint: expected a file of a selector, got .*scores\.json"):
-            selector(checkpoint=file).fit(*numbers)
+def test_a_file_of_another_program_is_an_error(numbers: Any, tmp_path: Path) -> None:
+    file = tmp_path / "scores.db"
+    with closing(sqlite3.connect(file)) as opened:
+        opened.execute("CREATE TABLE birds (name TEXT)")
+    with pytest.raises(ValueError, match=r"checkpoint: expected a file of a selector, got .*, of another program"):
+        selector(checkpoint=file).fit(*numbers)
 
 
-def test_what_was_written_is_not_written_again(tmp_path: Path) -> None:
-    file = tmp_path / "scores.json"
-    scores = ScoreCache(file, {"data": "1"}, 3)
+def test_a_damaged_file_is_an_error(numbers: Any, tmp_path: Path) -> None:
+    file = tmp_path / "scores.db"
+    selector(checkpoint=file, max_evaluations=60).fit(*numbers)
+    whole = bytearray(file.read_bytes())
+    whole[100:2000] = b"x" * 1900
+    file.write_bytes(whole)
+    with pytest.raises(ValueError, match=r"checkpoint: expected a file of a selector, got .*scores\.db"):
+        selector(checkpoint=file, max_evaluations=60).fit(*numbers)
+
+
+KILLED = """
+import os, signal, sys
+from pathlib import Path
+from ksubset.selection.wrapper.cache import ScoreStore
+
+scores = ScoreStore(Path(sys.argv[1])).search({"data": "1"}, 3, 3)
+for fold in range(10_000):
+    scores.known[fold, (1, 2)] = fold / 2
     scores.save()
-    node = file.stat().st_ino
-    for fold in range(3):
-        scores.known[fold, (1, 2)] = fold / 3
-        scores.save()
-    assert file.stat().st_ino == node
-    again = ScoreCache(file, {"data": "1"}, None)
-    assert (again.known, again.seed) == (scores.known, 3)
+    if fold == 20:
+        print("ready", flush=True)
+"""
+
+
+def test_a_killed_process_leaves_what_it_saved(tmp_path: Path) -> None:
+    file = tmp_path / "scores.db"
+    process = subprocess.Popen([sys.executable, "-c", KILLED, str(file)], stdout=subprocess.PIPE, text=True)
+    assert process.stdout is not None
+    assert process.stdout.readline() == "ready\n"
+    process.kill()
+    process.wait()
+    process.stdout.close()
+    known = ScoreStore(file).search({"data": "1"}, None, 0).known
+    assert len(known) > 20
+    assert known == {(fold, (1, 2)): fold / 2 for fold in range(len(known))}
+
+
+def test_a_score_may_be_any_number(tmp_path: Path) -> None:
+    file = tmp_path / "scores.db"
+    given = {(0, (1, 2)): math.nan, (1, (1, 2)): -math.inf, (0, ()): 0.1 + 0.2}
+    scores = ScoreStore(file).search({"data": "1"}, 3, 0)
+    scores.known |= given
+    scores.save()
+    again = ScoreStore(file).search({"data": "1"}, None, 0)
+    assert again.seed == 3
+    np.testing.assert_equal(dict(sorted(again.known.items())), dict(sorted(given.items())))
     file.unlink()
     scores.save()
-    assert ScoreCache(file, {"data": "1"}, 3).known == scores.known
-
-
-@pytest.mark.parametrize("error", [OSError("disk full"), KeyboardInterrupt()], ids=repr)
-def test_nothing_is_appended_to_a_torn_line(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: BaseException
-) -> None:
-    file = tmp_path / "scores.json"
-    scores = ScoreCache(file, {"data": "1"}, 3)
-    scores.save()
-
-    def tear(_: int) -> None:
-        with file.open("r+b") as torn:
-            torn.truncate(file.stat().st_size - 4)
-        raise error
-
-    scores.known[0, (1, 2)] = 0.5
-    monkeypatch.setattr(os, "fsync", tear)
-    with pytest.raises(type(error)):
-        scores.save()
-    monkeypatch.undo()
-    assert ScoreCache(file, {"data": "1"}, 3).known == {}
-    scores.known[1, (1, 2)] = 0.25
-    scores.save()
-    assert ScoreCache(file, {"data": "1"}, 3).known == {(0, (1, 2)): 0.5, (1, (1, 2)): 0.25}
+    assert len(ScoreStore(file).search({"data": "1"}, 3, 0).known) == 3
 
 
 def fits_of(fitted: KSubsetSelector, numbers: Any, **change: Any) -> int:
@@ -741,7 +737,7 @@ def test_a_warm_start_after_an_interrupt(numbers: Any) -> None:
     Interrupted.after = 50
     with pytest.warns(UserWarning, match="interrupted"):
         fitted.fit(*numbers)
-    known = len(fitted._cache.known)
+    known = sum(len(search.known) for search in fitted._store._searches.values())
     assert fits_of(fitted, numbers) == fitted.n_fits_ - known
 
 
@@ -753,15 +749,12 @@ def test_a_warm_start_with_a_file(numbers: Any, tmp_path: Path) -> None:
     # The file of a fit with another seed has the word.
     selector(Recorder(), max_evaluations=60, checkpoint=two).fit(*numbers)
     assert fits_of(fitted, numbers, checkpoint=two) == 0
-    X, y = numbers
-    with pytest.raises(ValueError, match="checkpoint: expected a file of the same data"):
-        fitted.fit(X + 1, y)
     assert fits_of(fitted, numbers, checkpoint=None) == 0
 
 
 @pytest.mark.parametrize("parameter", ["warm_start", "checkpoint"])
 def test_what_has_no_name_cannot_be_told_from_others(numbers: Any, parameter: str, tmp_path: Path) -> None:
-    value = tmp_path / "scores.json" if parameter == "checkpoint" else True
+    value = tmp_path / "scores.db" if parameter == "checkpoint" else True
     with pytest.raises(TypeError, match=f"{parameter}: expected an estimator, scoring and .*scoring: .* got .*lambda"):
         selector(scoring=lambda *_: 0.0, **{parameter: value}).fit(*numbers)
 

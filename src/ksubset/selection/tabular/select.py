@@ -1,7 +1,7 @@
 """Selecting columns of a table for a model, and what that is worth on rows that had no part in it."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +9,7 @@ import joblib
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import clone
-from sklearn.metrics import check_scoring, get_scorer_names
+from sklearn.metrics import get_scorer, get_scorer_names
 from sklearn.model_selection import (
     GroupKFold,
     KFold,
@@ -20,6 +20,8 @@ from sklearn.model_selection import (
 )
 from threadpoolctl import threadpool_limits
 
+from ksubset.selection.stability import Stability, stability
+from ksubset.selection.tabular import chance
 from ksubset.selection.tabular.types import Table, check_names
 from ksubset.selection.wrapper.results import Progress
 from ksubset.selection.wrapper.selector import KSubsetSelector
@@ -38,15 +40,21 @@ class Selection:
         num_test: Rows for the scores below; each model is fitted to all others.
         everything: Score with all columns.
         kept: Score with those that are kept.
+        nothing: Score of the most frequent class, or of the mean.
+        p_value: Of the kept columns' predictions having nothing to do with the truth.
         random: Scores with as many random ones, of which those always kept are part, a draw each; none if there is
             nothing to draw.
+        stability: Of the choice on halves of the other rows, if that was asked for.
     """
 
     selector: KSubsetSelector
     num_test: int
     everything: float
     kept: float
+    nothing: float
+    p_value: float
     random: list[float]
+    stability: Stability | None
 
     def columns(self, *, kept: bool) -> dict[str, float]:
         """Columns that are kept, or that are not, with their inclusion probabilities, descending."""
@@ -67,6 +75,8 @@ def select(
     seed: int = 0,
     always_include: Sequence[str] = (),
     test_share: float = 0.2,
+    permutations: int = 0,
+    stability_parts: int = 0,
     checkpoint: Path | None = None,
     callback: Callable[[Progress], Any] | None = None,
 ) -> Selection:
@@ -85,6 +95,8 @@ def select(
         seed: Of the rows held out, the search, and the random columns.
         always_include: Columns that are kept in any case.
         test_share: Fraction of the rows to hold out.
+        permutations: Searches with shuffled targets, for a p-value.
+        stability_parts: Halves of the rows to choose columns on again; 0 or two at least.
         checkpoint: File of the scores, from which the same search resumes.
         callback: Called with the progress after each batch.
 
@@ -103,28 +115,42 @@ def select(
     search, test = _split(table, cv, test_share, seed)
     selector = KSubsetSelector(
         estimator, n_features_to_select=k if isinstance(k, str) else list(k), scoring=scoring,
-        cv=_folds(table, search, cv, seed),
-        max_evaluations=max_evaluations, n_jobs=jobs, random_state=seed, callbacks=callback, always_include=always,
-        checkpoint=checkpoint,
+        cv=_folds(table, cv, seed), max_evaluations=max_evaluations, n_jobs=jobs, random_state=seed,
+        callbacks=callback, always_include=always, checkpoint=checkpoint, n_permutations=permutations,
     )  # fmt: skip
-    scorer = check_scoring(estimator, scoring=scoring)
+    params = {} if table.groups is None else {"groups": table.groups[search]}
+    scorer = get_scorer(scoring or table.scoring)
 
-    def score(columns: NDArray[Any]) -> float:
+    def score(columns: NDArray[Any], model: Any = estimator) -> float:
         features = table.features.iloc[:, columns]
-        fitted = clone(estimator).fit(features.iloc[search], table.target[search])
+        fitted = clone(model).fit(features.iloc[search], table.target[search])
         return float(scorer(fitted, features.iloc[test], table.target[test]))
 
     # Small fits on several threads take up to ten times as long as on one.
     with threadpool_limits(1), joblib.parallel_config("loky", inner_max_num_threads=1):
-        selector.fit(table.features.iloc[search], table.target[search])
+        selector.fit(table.features.iloc[search], table.target[search], **params)
+        again = None
+        if stability_parts:
+            told = None if callback is None else lambda progress: callback(replace(progress, part="half of the rows"))
+            halved = clone(selector).set_params(
+                n_features_to_select=selector.n_features_, n_permutations=0, callbacks=told
+            )
+            again = stability(
+                halved, table.features.iloc[search], table.target[search], num_parts=stability_parts,
+                random_state=seed, groups=params.get("groups"),
+            )  # fmt: skip
         fixed = table.features.columns.get_indexer(always)
         free, rng = np.setdiff1d(everything, fixed), np.random.default_rng(seed)
         count = selector.n_features_ - len(fixed)
         draws = _DRAWS if 0 < count < len(free) else 0
         random = [np.sort(np.append(fixed, rng.choice(free, count, replace=False))) for _ in range(draws)]
+        kept = np.flatnonzero(selector.support_)
         return Selection(
-            selector, len(test), score(everything), score(np.flatnonzero(selector.support_)), list(map(score, random))
-        )
+            selector, len(test), everything=score(everything), kept=score(kept),
+            nothing=score(kept, chance.baseline(table)),
+            p_value=chance.p_value(table, scorer, selector.estimator_, test, kept, seed),
+            random=list(map(score, random)), stability=again,
+        )  # fmt: skip
 
 
 def _split(table: Table, folds: int, share: float, seed: int) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
@@ -172,14 +198,13 @@ def _grouped(table: Table, parts: int, *, shuffle: bool, seed: int | None) -> An
     return kind(parts, shuffle=shuffle, random_state=seed)
 
 
-def _folds(table: Table, rows: NDArray[np.intp], cv: int, seed: int) -> Any:
+def _folds(table: Table, cv: int, seed: int) -> Any:
     """What the selector is given as `cv`."""
     if table.ordered:
         return TimeSeriesSplit(cv)
     if table.groups is None:
         return (KFold if table.classes is None else StratifiedKFold)(cv, shuffle=True, random_state=seed)
-    splitter = _grouped(table, cv, shuffle=False, seed=None)
-    return list(splitter.split(table.features.iloc[rows], table.target[rows], table.groups[rows]))
+    return _grouped(table, cv, shuffle=False, seed=None)
 
 
 def _check_classes(counts: NDArray[np.intp], needed: int, classes: list[str], folds: int) -> None:

@@ -1,116 +1,167 @@
 """The scores known so far, and what they depend on, in memory and in a file."""
 
 import json
-import os
-from collections.abc import Mapping
+import math
+import sqlite3
+from collections.abc import Iterator, Mapping
+from contextlib import closing, contextmanager
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from ksubset._support.files import write
-from ksubset._support.identity import differences, digests
+from ksubset._support.identity import digests
 
-__all__ = ["ScoreCache", "identity"]
+__all__ = ["ScoreCache", "ScoreStore", "identity"]
+
+_APPLICATION = 0x6B537562  # "kSub", by which SQLite tells files of one program from those of another
+_TABLES = """
+CREATE TABLE IF NOT EXISTS searches (number INTEGER PRIMARY KEY, identity TEXT, seed INTEGER, UNIQUE (identity, seed));
+CREATE TABLE IF NOT EXISTS scores (
+    search INTEGER, fold INTEGER, columns TEXT, score REAL, PRIMARY KEY (search, fold, columns)
+) WITHOUT ROWID;
+"""
+_WAIT = 60.0
+"""Seconds for which another process may hold the file, which it does for milliseconds."""
 
 
 def identity(
     data: Any, target: Any, estimator: Any, scoring: Any, splitter: Any, folds: Any, metadata: Mapping[str, Any]
 ) -> dict[str, str]:
-    """Digests of all that a score depends on, the seed aside; "part.name" for the names within a part.
+    """Digests of all that a score depends on, the seed aside.
 
     The estimator is one that is not fitted.
 
     Raises:
         TypeError: A part cannot be pickled; the message names it.
     """
-    # The whole estimator, because more than its parameters may count; each parameter, to name what differs.
-    parts = {"data": data, "target": target, "estimator": estimator, "estimator.class": type(estimator)}
-    parts |= {f"estimator.{name}": _own(value) for name, value in sorted(estimator.get_params(deep=True).items())}
+    parts = {"data": data, "target": target, "estimator": estimator, "scoring": scoring, "metadata": dict(metadata)}
     # The kind of splitter decides what fresh folds there are.
-    parts |= {"scoring": scoring, "folds": (type(splitter).__qualname__, folds)}
-    return digests(parts | {f"metadata.{name}": value for name, value in metadata.items()})
+    return digests(parts | {"folds": (type(splitter).__qualname__, folds)})
 
 
-def _own(value: Any) -> Any:
-    """A parameter without the parameters of estimators in it, which have digests of their own."""
-    if hasattr(value, "get_params"):
-        return type(value)
-    return [_own(one) for one in value] if isinstance(value, list | tuple) else value
+class ScoreStore:
+    """The scores of all searches of a fit, in memory and, if there is a path, in an SQLite file.
 
-
-def _described(mine: Mapping[str, str], theirs: Mapping[str, str]) -> str:
-    """What differs, as in "estimator (max_depth), folds"."""
-    parts: dict[str, list[str]] = {}
-    for name in differences(mine, theirs):
-        part, _, inner = name.partition(".")
-        # Names that only one of two kinds of estimators has say nothing.
-        parts.setdefault(part, []).extend([inner] if inner and name in mine and name in theirs else [])
-    return ", ".join(f"{part} ({', '.join(inner)})" if inner else part for part, inner in parts.items())
-
-
-class ScoreCache:
-    """The scores known so far, in memory and, if there is a path, in a file that is whole at all times.
-
-    The file is a line of JSON for what the scores depend on and one for each score, so that a batch costs its own
-    scores only. A process that is killed can leave no more than a torn last line, which counts as not written.
+    The file may have searches of other fits, too, also of processes that write at the same time. One that is killed
+    leaves the file as it was after its last commit.
 
     Arguments:
         path: The file; it need not exist. None keeps scores in memory alone.
-        identity: Named digests of everything that the scores depend on, the seed aside.
-        seed: Of the search; None takes the one in the file.
+        earlier: The store of the fit before, from which scores are taken.
 
     Raises:
-        ValueError: The file is none of this kind, or of something else, which the message names.
+        OSError: The file cannot be written.
+        ValueError: It is none of this kind.
     """
 
-    def __init__(self, path: Path | None, identity: Mapping[str, str], seed: int | None) -> None:
-        self._path, self._identity = path, dict(identity)
-        self.seed = seed
-        self.known: dict[tuple[int, tuple[int, ...]], float] = {}
-        # How many of them the file has; None if it has to be written from its beginning.
-        self._written: int | None = None
-        if path is None or not path.exists():
-            return
-        try:
-            # What follows the last line break is nothing, or torn.
-            first, *others = path.read_bytes().split(b"\n")[:-1]
-            header = json.loads(first)
-            found, self.seed = dict(header["identity"]), int(header["seed"])
-            self.known = {(fold, tuple(columns)): score for fold, columns, score in map(json.loads, others)}
-        # A file of another kind fails in one of these ways: no JSON, not a mapping, missing or malformed fields.
-        except (ValueError, TypeError, KeyError) as error:
-            raise ValueError(f"checkpoint: expected a file of a selector, got {path} ({error!r})") from error
-        mine = self._identity | {"random_state": str(self.seed if seed is None else seed)}
-        if other := _described(mine, found | {"random_state": str(self.seed)}):
-            raise ValueError(
-                f"checkpoint: expected a file of the same data, target, estimator, scoring, folds, metadata and "
-                f"random_state, got {path}, which differs in {other}; delete it, or give another path"
-            )
+    def __init__(self, path: Path | None, earlier: "ScoreStore | None" = None) -> None:
+        self._path = path
+        self.argument = "warm_start" if path is None else "checkpoint"
+        """Of the selector, for messages."""
+        self._earlier = {} if earlier is None else earlier._searches
+        self._searches: dict[str, ScoreCache] = {}
+        if path is not None:
+            try:
+                path.open("ab").close()
+            except OSError as error:
+                raise OSError(f"{path}: cannot be written ({error})") from error
+            with _connected(path):
+                pass
 
-    def take(self, earlier: "ScoreCache") -> None:
-        """Take over scores of an earlier search, and its seed where none is given, unless they are of other things."""
-        if earlier._identity == self._identity and self.seed in (None, earlier.seed):
-            self.seed = earlier.seed
-            self.known |= earlier.known
+    def search(self, identity: Mapping[str, str], seed: int | None, drawn: int) -> "ScoreCache":
+        """The scores of a search, those of earlier ones of the same things included.
+
+        Arguments:
+            identity: Named digests of everything that the scores depend on, the seed aside.
+            seed: Of the search; None takes the one of the latest search of the same things.
+            drawn: The seed if there is none.
+        """
+        name = json.dumps(dict(identity), sort_keys=True)
+        earlier = self._earlier.get(name)
+        if seed is None:
+            seed = self._latest(name)
+        if seed is None:
+            seed = drawn if earlier is None else earlier.seed
+        cache = ScoreCache(self._path, name, seed)
+        if earlier is not None and earlier.seed == seed:
+            cache.known |= earlier.known
+        cache.save()
+        self._searches[name] = cache
+        return cache
+
+    def _latest(self, name: str) -> int | None:
+        if self._path is None:
+            return None
+        with _connected(self._path) as file:
+            found = file.execute(
+                "SELECT seed FROM searches WHERE identity = ? ORDER BY number DESC", (name,)
+            ).fetchone()
+        return None if found is None else int(found[0])
+
+
+class ScoreCache:
+    """The scores of one search.
+
+    Arguments:
+        path: The file; None keeps scores in memory alone.
+        identity: What the scores depend on, the seed aside.
+        seed: Of the search.
+    """
+
+    def __init__(self, path: Path | None, identity: str, seed: int) -> None:
+        self._path, self._identity, self.seed = path, identity, seed
+        self.known: dict[tuple[int, tuple[int, ...]], float] = {}
+        """By fold and columns."""
+        self._written = 0
+        if path is None:
+            return
+        with _connected(path) as file:
+            rows = file.execute(
+                "SELECT fold, columns, score FROM scores JOIN searches ON search = number"
+                " WHERE identity = ? AND seed = ? ORDER BY fold",
+                (identity, seed),
+            )
+            # SQLite has no NaN, and stores NULL.
+            self.known = {
+                (fold, tuple(json.loads(columns))): math.nan if score is None else score
+                for fold, columns, score in rows
+            }
+        self._written = len(self.known)
 
     def save(self) -> None:
-        """Write what is new; on an OSError what was there stays."""
+        """Write what is new; on an error what was there stays."""
         if self._path is None:
             return
-        # Whatever ends this early, the next time nothing is appended to a torn line.
-        written, self._written = self._written if self._path.exists() else None, None
-        lines = [
-            json.dumps([fold, columns, score], separators=(",", ":"))
-            for (fold, columns), score in islice(self.known.items(), written, None)
-        ]
-        if written is None:
-            lines.insert(0, json.dumps({"identity": self._identity, "seed": self.seed}))
-        content = "".join(f"{line}\n" for line in lines).encode()
-        if written is None:
-            write(self._path, content)
-        else:
-            with self._path.open("ab") as file:
-                file.write(content)
-                file.flush()
-                os.fsync(file.fileno())
+        if not self._path.exists():
+            self._written = 0
+        with _connected(self._path) as file:
+            key = (self._identity, self.seed)
+            file.execute("INSERT OR IGNORE INTO searches (identity, seed) VALUES (?, ?)", key)
+            ((number,),) = file.execute("SELECT number FROM searches WHERE identity = ? AND seed = ?", key)
+            file.executemany(
+                "INSERT OR REPLACE INTO scores VALUES (?, ?, ?, ?)",
+                (
+                    (number, fold, json.dumps(columns), score)
+                    for (fold, columns), score in islice(self.known.items(), self._written, None)
+                ),
+            )
         self._written = len(self.known)
+
+
+@contextmanager
+def _connected(path: Path) -> Iterator[sqlite3.Connection]:
+    """The file, of which all that is done to it is committed at the end or not at all."""
+    try:
+        with closing(sqlite3.connect(path, timeout=_WAIT)) as file, file:
+            ((application,),) = file.execute("PRAGMA application_id")
+            ((tables,),) = file.execute("SELECT count(*) FROM sqlite_master")
+            if not tables:
+                file.execute(f"PRAGMA application_id = {_APPLICATION}")
+                file.executescript(_TABLES)
+            elif application != _APPLICATION:
+                raise ValueError(f"checkpoint: expected a file of a selector, got {path}, of another program")
+            yield file
+    except sqlite3.OperationalError as error:
+        raise OSError(f"{path}: {error}") from error
+    except sqlite3.DatabaseError as error:
+        raise ValueError(f"checkpoint: expected a file of a selector, got {path} ({error})") from error

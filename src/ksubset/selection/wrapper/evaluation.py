@@ -15,7 +15,7 @@ from sklearn.utils.parallel import Parallel, delayed
 
 from ksubset.search.workers import streaming
 from ksubset.selection._sklearn import check_method_params
-from ksubset.selection.groups import SubsetSpace, column_by_column, take_columns, take_rows
+from ksubset.selection.groups import column_by_column, take_columns, take_rows
 from ksubset.selection.wrapper.cache import ScoreCache
 
 __all__ = ["CrossValidation", "FitLimits", "fresh_splitters"]
@@ -75,19 +75,17 @@ class CrossValidation:
         self.num_fits = 0
         """Models fitted by this object, whose scores were not known."""
 
-    def __call__(self, space: SubsetSpace, subsets: NDArray[np.int64], folds: NDArray[np.intp]) -> Iterator[float]:
+    def __call__(self, columns: Sequence[NDArray[np.int64]], folds: NDArray[np.intp]) -> Iterator[float]:
         """Scores of subsets, each on its fold, in their order, as they come.
 
         Arguments:
-            space: What the indices mean.
-            subsets: `(S, k)`, of the free groups of the space.
+            columns: Of each subset.
             folds: Of each, `(S)`.
 
         Raises:
             Whatever the model's `fit` and the scorer do, if that is asked for, and if the first ten fits all fail.
         """
         known: dict[Key, float] = {} if self._cache is None else self._cache.known
-        columns = [space.columns(subset) for subset in subsets]
         keys = [(fold, tuple(one.tolist())) for fold, one in zip(folds.tolist(), columns, strict=True)]
         new = [place for place, key in enumerate(keys) if key not in known]
         # Once for all subsets; and columns are taken here, so that workers are sent k of them, and not all.

@@ -30,12 +30,14 @@ class Reporter:
     def __init__(
         self,
         space: SubsetSpace,
+        part: str,
         cache: ScoreCache | None,
         callbacks: list[Callable[[Progress], Any]],
         verbose: int,
         max_seconds: float | None,
     ) -> None:
-        self._space, self._cache, self._callbacks, self._verbose = space, cache, callbacks, verbose
+        self._space, self._part, self._cache = space, part, cache
+        self._callbacks, self._verbose = callbacks, verbose
         self._start = self._saved = self._told = time.monotonic()
         self._told_at = 0
         self._end = math.inf if max_seconds is None else self._start + max_seconds
@@ -61,10 +63,11 @@ class Reporter:
         if self.search.evaluations == self._told_at:
             return
         self.save()
-        progress = progress_of(self.search, self._space, time.monotonic() - self._start)
+        progress = progress_of(self.search, self._space, self._part, time.monotonic() - self._start)
         if self._verbose > 0:
             print(
-                f"[KSubsetSelector] k = {self._space.total}: {progress.n_fits} of at most {self.search.budget} fits, "
+                f"[KSubsetSelector] {self._part}, k = {self._space.total}: "
+                f"{progress.n_fits} of at most {self.search.budget} fits, "
                 f"{progress.n_subsets} subsets, best score {progress.best_score:.4g}, "
                 f"{progress.seconds_left:.0f} s left"
             )

@@ -24,6 +24,7 @@ class Progress:
         n_subsets: Subsets scored on one fold or more.
         best_score: Mean score of the best subset so far.
         support: Its columns, `(n)`, boolean.
+        part: Of the fit: "search", "outer split 2 of 5" or "permutation 3 of 20".
         seconds: Since this size was begun.
         seconds_left: Until `max_evaluations` are used, at the pace so far.
     """
@@ -34,6 +35,7 @@ class Progress:
     n_subsets: int
     best_score: float
     support: NDArray[np.bool_]
+    part: str
     seconds: float
     seconds_left: float
 
@@ -65,13 +67,13 @@ class Result:
     n_fits: int
 
 
-def progress_of(search: RacingSearch, space: SubsetSpace, seconds: float) -> Progress:
+def progress_of(search: RacingSearch, space: SubsetSpace, part: str, seconds: float) -> Progress:
     """Where a search stands that has scored a subset, after so many seconds."""
     best, table = search.best, search.table
     return Progress(
         space.total, search.evaluations, search.budget, len(table),
         float(np.nanmean(search.fresh.get(best, table.scores[best]))), space.support(table.subsets[best]),
-        seconds, seconds * (search.budget - search.evaluations) / search.evaluations,
+        part, seconds, seconds * (search.budget - search.evaluations) / search.evaluations,
     )  # fmt: skip
 
 

@@ -3,6 +3,7 @@
 import signal
 import warnings
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from types import ModuleType
@@ -19,16 +20,21 @@ from sklearn.utils.validation import check_is_fitted
 
 from ksubset.search.arguments import check_integer, check_positive, is_integer, listed_callbacks
 from ksubset.selection._sklearn import check_feature_names_in, routing_enabled
-from ksubset.selection.arguments import check_target, seed_of
+from ksubset.selection.arguments import check_target, positions, seed_of
 from ksubset.selection.co_inclusion import CoInclusion, as_good_as_the_best, co_inclusion
 from ksubset.selection.groups import FeatureGroups, is_dataframe
+from ksubset.selection.substitutes import Substitute, substitutes
 from ksubset.selection.wrapper import results
-from ksubset.selection.wrapper.cache import ScoreCache, identity
+from ksubset.selection.wrapper.cache import ScoreStore
 from ksubset.selection.wrapper.delegation import DelegatingMixin, classifies, tags_of
-from ksubset.selection.wrapper.evaluation import CrossValidation, FitLimits, fresh_splitters
-from ksubset.selection.wrapper.racing import ROUNDS, RacingSearch
-from ksubset.selection.wrapper.reporting import EndedByCallbackError, OutOfTimeError, Reporter
-from ksubset.selection.wrapper.univariate import univariate_scores
+from ksubset.selection.wrapper.evaluation import FitLimits
+from ksubset.selection.wrapper.honest import (
+    crossfitted_score,
+    null_searches,
+    outer_searches,
+    smallest_within_one_standard_error,
+)
+from ksubset.selection.wrapper.problem import Found, Problem
 
 __all__ = ["KSubsetSelector"]
 
@@ -75,14 +81,20 @@ class KSubsetSelector(DelegatingMixin, MetaEstimatorMixin, BaseEstimator):  # ty
         feature_groups: Sequences of columns, by name or index, that are kept or dropped together, without overlap.
         always_include: Columns, by name or index, that are kept, with their groups; they count towards k.
         exclude: Columns, by name or index, that are not, nor are their groups.
-        checkpoint: Path of a file to which every score is written, within half a second of its fit. Another fit with
-            the same data, estimator, scoring, folds, metadata and random_state takes what is there instead of fitting
-            models again, and so resumes; a file of others is an error, which names them. Sizes, columns and
-            `max_evaluations` may change. Functions, as of `scoring`, are told apart by their names, and need one.
+        checkpoint: Path of an SQLite file to which every score is written, within half a second of its fit. Another
+            fit with the same data, estimator, scoring, folds, metadata and random_state takes what is there instead of
+            fitting models again, and so resumes; sizes, columns and `max_evaluations` may change. One file serves many
+            fits, of other data, too, as of `cross_val_score`, and of several processes at a time. Functions, as of
+            `scoring`, are told apart by their names, and need one.
         warm_start: Whether every score is kept in memory, so that the next `fit` resumes as from a
             `checkpoint`: more sizes, or a larger `max_evaluations`, cost what was not scored yet. With other data,
             estimator, scoring, folds, metadata or random_state it starts afresh. If random_state is None, the seed of
             the fit before is taken over. A clone has no scores, a pickled selector has.
+        outer_cv: Number of folds, a splitter, or an iterable of splits, for nested cross-validation: the search is done
+            again without the test rows of each split, and `score_` is of these. None is the splitter of `cv` for
+            "auto", which chooses a size by these scores, unless `cv` is an iterable of splits; and none otherwise.
+        n_permutations: Searches with shuffled targets, for `null_scores_` and `p_value_`; of groups, whole groups are
+            exchanged where they have one target each, and else rows within them.
 
     Attributes:
         support_: `(n)`, boolean, the columns that are kept.
@@ -90,8 +102,15 @@ class KSubsetSelector(DelegatingMixin, MetaEstimatorMixin, BaseEstimator):  # ty
         n_features_: Their number.
         n_features_in_, feature_names_in_: Of the data.
         inclusion_probabilities_: `(n)`, of each column in the learned distribution.
-        best_score_: Mean score of the columns that are kept, on the fresh folds if there are any.
-        n_fits_: Model fits of all sizes, those whose scores were in the checkpoint or in memory included.
+        best_score_: Mean score of the columns that are kept, on the fresh folds if there are any. The search went by
+            it, so that it promises too much, and a lot where few rows meet many columns.
+        score_: The score to believe: of the whole search on rows that it has not seen, the mean over the outer splits,
+            where the others choose among sizes; NaN without `outer_cv`.
+        outer_scores_: Of the sizes on the outer splits, `(S, O)`.
+        null_scores_: The best score of each search with shuffled targets, `(P)`.
+        p_value_: Of there being nothing to find, against `null_scores_`: the share of searches, this one included,
+            whose best score is at least as good; NaN without them.
+        n_fits_: Model fits of all searches, those whose scores were in the checkpoint or in memory included.
         cv_results_: Of every subset that was scored: `n_features_to_select`, `columns`, `split<i>_test_score` (NaN
             where it was not scored), `mean_test_score` over the folds where it was, `n_splits`, their number, and
             `mean_fresh_score`, over the fresh folds (NaN if it was no finalist).
@@ -137,6 +156,8 @@ class KSubsetSelector(DelegatingMixin, MetaEstimatorMixin, BaseEstimator):  # ty
         exclude: Sequence[str | int] | None = None,
         checkpoint: str | Path | None = None,
         warm_start: bool = False,
+        outer_cv: Any = None,
+        n_permutations: int = 0,
     ) -> None:
         self.estimator, self.n_features_to_select, self.scoring, self.cv = estimator, n_features_to_select, scoring, cv
         self.max_evaluations, self.max_seconds, self.timeout = max_evaluations, max_seconds, timeout
@@ -144,6 +165,7 @@ class KSubsetSelector(DelegatingMixin, MetaEstimatorMixin, BaseEstimator):  # ty
         self.n_jobs, self.random_state = n_jobs, random_state
         self.verbose, self.callbacks, self.checkpoint, self.warm_start = verbose, callbacks, checkpoint, warm_start
         self.feature_groups, self.always_include, self.exclude = feature_groups, always_include, exclude
+        self.outer_cv, self.n_permutations = outer_cv, n_permutations
 
     def fit(self, X: Any, y: Any = None, **params: Any) -> "KSubsetSelector":
         """Find the columns, and fit the model to them.
@@ -155,50 +177,38 @@ class KSubsetSelector(DelegatingMixin, MetaEstimatorMixin, BaseEstimator):  # ty
                 splitter. Where it is not, `groups` go to the splitter and all else, such as `sample_weight`, to the
                 model's `fit`; what has a value for each row is cut to the rows of the fold.
         """
-        callbacks = listed_callbacks(self.callbacks)
         data, target = self._check_data(X, y)
-        fit_params, score_params, split_params = self._routed(params)
-        splitter = check_cv(self.cv, target, classifier=classifies(self.estimator))
-        folds = list(splitter.split(data, target, **split_params))
-        if not folds:
-            raise ValueError("cv: expected one split or more, got none (a generator serves one fit: give a list)")
-        groups, sizes = self._groups(data)
-        cache, seed = self._score_cache(data, target, splitter, folds, params)
-        fresh = [
-            fold
-            for other in fresh_splitters(splitter, seed, ROUNDS)
-            for fold in other.split(data, target, **split_params)
-        ]
-        if isinstance(self.scoring, list | tuple | set | dict):
-            raise TypeError(f"scoring: expected one scorer, or its name, got {self.scoring!r}")
-        scorer = check_scoring(self.estimator, scoring=self.scoring)
-        evaluate = CrossValidation(
-            self.estimator, scorer, data, target, folds, fresh, fit_params, score_params, self.column_params,
-            self.n_jobs, cache, self._limits(),
-        )  # fmt: skip
-        prior = univariate_scores(data, target, classify=classifies(self.estimator))
-        with evaluate.workers:
-            try:
-                found = self._search(evaluate, groups, sizes, prior, seed, cache, callbacks)
-            except ValueError:
-                # No score is finite because no fit succeeds.
-                if 0 < evaluate.num_fits == len(evaluate.failures):
-                    raise evaluate.failures[0] from None
-                raise
-        if evaluate.failures:
-            warnings.warn(
-                f"{len(evaluate.failures)} of {evaluate.num_fits} fits failed, the first with {evaluate.failures[0]!r}",
-                FitFailedWarning, stacklevel=2,
-            )  # fmt: skip
-        kept = results.within_one_standard_error(found)
+        problem, outer = self._problem(data, target, params)
+        found = problem.search()
+        problem = replace(problem, seed=(found.seed, found.seed))
+        searches = [found]
+        scores: list[NDArray[np.float64]] = []
+        if not found.ended:
+            for inner, score in outer_searches(problem, outer):
+                searches.append(inner)
+                scores.append(score)
+        complete = not found.ended and len(scores) == len(outer)
+        nulls = list(null_searches(problem, self.n_permutations, found.seed)) if complete else []
+        self._warn_of_failures([*searches, *nulls])
+        self.outer_scores_ = np.stack(scores, 1) if scores else np.empty((len(found.results), 0))
+        self.score_ = crossfitted_score(self.outer_scores_)
+        self.null_scores_ = np.array([null.best_score for null in nulls])
+        self.p_value_ = (
+            (1 + int((self.null_scores_ >= found.best_score).sum())) / (1 + len(nulls)) if nulls else float("nan")
+        )
+        kept = (
+            found.results[smallest_within_one_standard_error(self.outer_scores_)]
+            if len(scores) > 1
+            else results.within_one_standard_error(found.results)
+        )
         self.support_, self.best_score_, self.inclusion_probabilities_ = kept.support, kept.score, kept.inclusion
         self.n_features_ = int(kept.support.sum())
-        self.n_fits_ = sum(result.n_fits for result in found)
-        self.path_, self.cv_results_ = results.path(found), results.cv_results(found)
+        self.n_fits_ = sum(result.n_fits for search in [*searches, *nulls] for result in search.results)
+        self.path_, self.cv_results_ = results.path(found.results), results.cv_results(found.results)
         targets = () if target is None else (target,)
         self.estimator_ = clone(self.estimator)
         more = {} if self.column_params is None else self.column_params(np.flatnonzero(self.support_))
-        self.estimator_.fit(self._selected(data), *targets, **fit_params, **more)
+        self.estimator_.fit(self._selected(data), *targets, **problem.fit_params, **more)
         return self
 
     def co_inclusion(self, *, max_columns: int = 30) -> CoInclusion:
@@ -227,6 +237,35 @@ class KSubsetSelector(DelegatingMixin, MetaEstimatorMixin, BaseEstimator):  # ty
         best = as_good_as_the_best(self.cv_results_, size, self.support_)
         return co_inclusion(best, check_feature_names_in(self), max_columns)
 
+    def substitutes(self) -> list[Substitute]:
+        """Which columns could stand in for those that are kept, and at what loss, the smallest losses first.
+
+        Of the subsets that were scored on every fold those that differ from the kept one by one swap, of columns or of
+        `feature_groups`. What racing gave up early is not among them, nor what was never tried; a pair that is not
+        listed is not known to be a bad one.
+
+        Raises:
+            sklearn.exceptions.NotFittedError: There has been no fit.
+
+        Example:
+            >>> from sklearn.datasets import load_iris
+            >>> from sklearn.neighbors import KNeighborsClassifier
+            >>> X, y = load_iris(return_X_y=True)
+            >>> selector = KSubsetSelector(KNeighborsClassifier(), n_features_to_select=2, random_state=0).fit(X, y)
+            >>> one = selector.substitutes()[0]
+            >>> one.kept, one.stand_in, round(one.loss, 3)
+            (('x2',), ('x1',), 0.013)
+        """
+        check_is_fitted(self)
+        names = check_feature_names_in(self)
+        places = {name: place for place, name in enumerate(names)}
+        units = {
+            frozenset(positions(group, "feature_groups", places, len(names)).tolist())
+            for group in self.feature_groups or ()
+        }
+        size = self.path_["n_features_to_select"][self._kept]
+        return substitutes(self.cv_results_, size, self.support_, units, names)
+
     def _first_panel(self, plotting: ModuleType) -> Callable[[Any], None] | None:
         return partial(plotting.scores, self.path_, self._kept) if len(self.path_["support"]) > 1 else None
 
@@ -243,6 +282,39 @@ class KSubsetSelector(DelegatingMixin, MetaEstimatorMixin, BaseEstimator):  # ty
             return own, {}, {} if groups is None else {"groups": groups}
         routed = process_routing(self, "fit", **params)
         return routed["estimator"]["fit"], routed["scorer"]["score"], routed["splitter"]["split"]
+
+    def _problem(self, data: Any, target: Any, params: dict[str, Any]) -> tuple[Problem, list[Any]]:
+        """What to search, and the outer splits."""
+        callbacks = listed_callbacks(self.callbacks)
+        check_integer("n_permutations", self.n_permutations, 0)
+        if self.n_permutations and target is None:
+            raise ValueError(f"n_permutations: expected 0 without targets, got {self.n_permutations}")
+        fit_params, score_params, split_params = self._routed(params)
+        splitter = check_cv(self.cv, target, classifier=classifies(self.estimator))
+        outer = self._outer_splits(data, target, splitter, split_params)
+        groups, sizes = self._groups(data)
+        if isinstance(self.scoring, list | tuple | set | dict):
+            raise TypeError(f"scoring: expected one scorer, or its name, got {self.scoring!r}")
+        drawn = seed_of(self.random_state)
+        problem = Problem(
+            estimator=self.estimator, scoring=self.scoring, scorer=check_scoring(self.estimator, scoring=self.scoring),
+            splitter=splitter, data=data, target=target, groups=groups, sizes=sizes, fit_params=fit_params,
+            score_params=score_params, split_params=split_params, column_params=self.column_params,
+            n_jobs=self.n_jobs, limits=self._limits(), max_evaluations=self.max_evaluations,
+            max_seconds=self.max_seconds, callbacks=callbacks, verbose=self.verbose, store=self._score_store(),
+            seed=(None if self.random_state is None else drawn, drawn),
+        )  # fmt: skip
+        return problem, outer
+
+    @staticmethod
+    def _warn_of_failures(searches: list[Found]) -> None:
+        failures = [failure for search in searches for failure in search.failures]
+        if failures:
+            fits = sum(search.num_fits for search in searches)
+            warnings.warn(
+                f"{len(failures)} of {fits} fits failed, the first with {failures[0]!r}",
+                FitFailedWarning, stacklevel=3,
+            )  # fmt: skip
 
     def _limits(self) -> FitLimits:
         if self.max_seconds is not None:
@@ -291,87 +363,33 @@ class KSubsetSelector(DelegatingMixin, MetaEstimatorMixin, BaseEstimator):  # ty
         groups.check_sizes(sizes, wanted)
         return groups, sorted({int(size) for size in sizes})
 
-    def _score_cache(
-        self, data: Any, target: Any, splitter: Any, folds: Any, metadata: dict[str, Any]
-    ) -> tuple[ScoreCache | None, int]:
-        drawn = seed_of(self.random_state)
-        given = None if self.random_state is None else drawn
-        earlier: ScoreCache | None = getattr(self, "_cache", None) if self.warm_start else None
-        if not self.warm_start:
-            self._cache = None
-            if self.checkpoint is None:
-                return None, drawn
-        try:
-            parts = identity(data, target, clone(self.estimator), self.scoring, splitter, folds, metadata)
-        except TypeError as error:
-            raise TypeError(
-                f"{'warm_start' if self.checkpoint is None else 'checkpoint'}: expected an estimator, scoring and "
-                f"metadata that can be pickled, to tell them from others ({error})"
-            ) from error
-        cache = ScoreCache(None if self.checkpoint is None else Path(self.checkpoint), parts, given)
-        if earlier is not None:
-            cache.take(earlier)
-        cache.seed = drawn if cache.seed is None else cache.seed
+    def _outer_splits(self, data: Any, target: Any, splitter: Any, split_params: dict[str, Any]) -> list[Any]:
+        """Training and test rows of the outer splits; none if there are to be none."""
+        splits_again = is_integer(self.cv) or hasattr(self.cv, "split") or self.cv is None
+        if self.outer_cv is None:
+            if self.n_features_to_select != "auto" or not splits_again:
+                return []
+            outer = splitter
+        else:
+            if not splits_again:
+                raise ValueError(
+                    f"outer_cv: expected cv to be a number or a splitter, to split the rest again, got {self.cv!r}"
+                )
+            outer = check_cv(self.outer_cv, target, classifier=classifies(self.estimator))
+        splits = list(outer.split(data, target, **split_params))
+        if len(splits) < 2:
+            raise ValueError(f"outer_cv: expected two splits or more, got {len(splits)}")
+        return splits
+
+    def _score_store(self) -> ScoreStore | None:
+        earlier: ScoreStore | None = getattr(self, "_store", None) if self.warm_start else None
+        self._store = None
+        if not self.warm_start and self.checkpoint is None:
+            return None
+        store = ScoreStore(None if self.checkpoint is None else Path(self.checkpoint), earlier)
         if self.warm_start:
-            self._cache = cache
-        cache.save()
-        return cache, cache.seed
-
-    def _search(
-        self,
-        evaluate: CrossValidation,
-        groups: FeatureGroups,
-        sizes: list[int],
-        prior: NDArray[np.float64],
-        seed: int,
-        cache: ScoreCache | None,
-        callbacks: list[Callable[[results.Progress], Any]],
-    ) -> list[results.Result]:
-        """Search sizes one by one, until a callback or an interrupt ends it."""
-        found: list[results.Result] = []
-        for size in sizes:
-            space = groups.space(size)
-            budget = self._budget(len(space.free), space.size, len(evaluate.fold_rows))
-            reporter = Reporter(space, cache, callbacks, self.verbose, self.max_seconds)
-            search = RacingSearch(
-                partial(evaluate, space), len(space.free), space.size, evaluate.fold_rows, budget, seed,
-                after_score=reporter.after_score, num_fresh=evaluate.num_fresh, prior=space.to_groups(prior),
-                use_all=self.max_evaluations is not None, max_seconds=self.max_seconds,
-            )  # fmt: skip
-            reporter.search = search
-            ended = False
-            try:
-                for _ in search.run():
-                    reporter.report()
-            except OutOfTimeError:
-                reporter.save()
-            except EndedByCallbackError:
-                ended = True
-            except KeyboardInterrupt:
-                if not found and not len(search.table):
-                    raise
-                reporter.save()
-                ended = True
-                warnings.warn("interrupted: the selector keeps the best columns found so far", stacklevel=3)
-            # Scores that were not confirmed promise too much to stand beside others.
-            if not ended or not found:
-                found.append(results.result_of(search, space))
-            if ended:
-                break
-        return found
-
-    def _budget(self, num_free: int, size: int, num_folds: int) -> int:
-        if self.max_evaluations is None:
-            forward = num_folds * sum(num_free - kept for kept in range(size))
-            return min(max(forward, 1_000), 10_000)
-        if not is_integer(self.max_evaluations):
-            raise TypeError(f"max_evaluations: expected an integer or None, got {self.max_evaluations!r}")
-        if self.max_evaluations < num_folds:
-            raise ValueError(
-                f"max_evaluations: expected {num_folds} or more, to score one subset on all folds, "
-                f"got {self.max_evaluations}"
-            )
-        return int(self.max_evaluations)
+            self._store = store
+        return store
 
 
 def _is_fraction(size: Any) -> bool:

@@ -1,0 +1,127 @@
+"""Scores that a search had no part in, and scores of searches where there is nothing to find.
+
+The best of thousands of cross-validated scores is the luckiest, and says more than the columns hold: the fewer rows
+and the more columns, the more. Two ways tell what is there.
+
+**Nested cross-validation**: the whole search is done again without the rows of an outer split, and what it finds is
+scored on these. That estimates the score of the procedure on new rows. Where sizes compete, the size of a split is
+chosen by the others, so that its score has no part in the choice.
+
+**Permutation**: the same search with shuffled targets, where columns say nothing. The share of such searches whose
+best score is as good, this one included, is a p-value that is exact for exchangeable rows, however the search works.
+"""
+
+import warnings
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ksubset.selection.wrapper.problem import Found, Problem
+
+__all__ = ["crossfitted_score", "null_searches", "outer_searches", "shuffled", "smallest_within_one_standard_error"]
+
+
+def outer_searches(
+    problem: Problem, splits: Sequence[tuple[NDArray[np.intp], NDArray[np.intp]]]
+) -> Iterator[tuple[Found, NDArray[np.float64]]]:
+    """Search on the training rows of each split, and score on its test rows what each size has found.
+
+    A callback or an interrupt ends it with the splits before.
+
+    Arguments:
+        problem: All rows.
+        splits: Training rows and test rows of each.
+
+    Yields:
+        What was found, and scores `(S)` of the sizes.
+    """
+    for number, (train, test) in enumerate(splits, start=1):
+        with _until_interrupted():
+            found = problem.of_rows(train).search(f"outer split {number} of {len(splits)}")
+            if not found.ended:
+                kept = [np.flatnonzero(result.support) for result in found.results]
+                yield found, np.array([problem.held_out_score(columns, train, test) for columns in kept])
+                continue
+        return
+
+
+def smallest_within_one_standard_error(scores: NDArray[np.float64]) -> int:
+    """The first size whose mean is at most a standard error of the best below it.
+
+    Arguments:
+        scores: Of sizes, ascending, on outer splits, `(S, O)`.
+    """
+    # A model that fails on an outer split is no candidate.
+    mean = np.where(np.isnan(scores).any(1), -np.inf, scores.mean(1))
+    best = int(mean.argmax())
+    error = scores[best].std(ddof=1) / scores.shape[1] ** 0.5 if scores.shape[1] > 1 else 0.0
+    return int(np.flatnonzero(mean >= mean[best] - error)[0])
+
+
+def crossfitted_score(scores: NDArray[np.float64]) -> float:
+    """The mean over splits of the score of the size that the other splits choose; NaN of fewer than two splits.
+
+    Arguments:
+        scores: Of sizes, ascending, on outer splits, `(S, O)`.
+    """
+    num_splits = scores.shape[1]
+    if num_splits < 2:
+        return float("nan")
+    chosen = [smallest_within_one_standard_error(np.delete(scores, split, 1)) for split in range(num_splits)]
+    return float(scores[chosen, np.arange(num_splits)].mean())
+
+
+def null_searches(problem: Problem, count: int, seed: int) -> Iterator[Found]:
+    """Search with shuffled targets, again and again, until a callback or an interrupt ends it.
+
+    Arguments:
+        problem: With the targets to shuffle.
+        count: How often.
+        seed: Of the shuffling.
+    """
+    groups = problem.split_params.get("groups")
+    for number in range(count):
+        rng = np.random.default_rng([seed, number])
+        assert problem.target is not None
+        target = shuffled(problem.target, None if groups is None else np.asarray(groups), rng)
+        with _until_interrupted():
+            found = replace(problem, target=target).search(f"permutation {number + 1} of {count}")
+            if not found.ended:
+                yield found
+                continue
+        return
+
+
+def shuffled(target: NDArray[Any], groups: NDArray[Any] | None, rng: np.random.Generator) -> NDArray[Any]:
+    """Targets in another order.
+
+    Rows of one group may be alike, and so are not exchanged with those of others: targets that are the same within each
+    group go to other groups as a whole; others are exchanged within theirs.
+
+    Arguments:
+        target: `(N)` or `(N, m)`.
+        groups: Of each row, `(N)`, if there are any.
+        rng: Of the shuffling.
+    """
+    if groups is None:
+        return target[rng.permutation(len(target))]
+    _, first, places = np.unique(groups, return_index=True, return_inverse=True)
+    if (target == target[first][places]).all():
+        return target[first][rng.permutation(len(first))][places]
+    order = np.arange(len(target))
+    for group in range(len(first)):
+        rows = np.flatnonzero(places == group)
+        order[rows] = rng.permutation(rows)
+    return target[order]
+
+
+@contextmanager
+def _until_interrupted() -> Iterator[None]:
+    try:
+        yield
+    except KeyboardInterrupt:
+        warnings.warn("interrupted: what was found before is kept", stacklevel=4)
