@@ -297,6 +297,7 @@ def report(found: dict[str, Any]) -> None:
 
 def figures(found: dict[str, Any]) -> None:
     from matplotlib.figure import Figure
+    from matplotlib.ticker import LogLocator
 
     styles = {
         "random": (GREY, "x:"), "PySensors": (ORANGE, "v--"), "QR, our decoder": (VERMILLION, "s--"),
@@ -310,8 +311,10 @@ def figures(found: dict[str, Any]) -> None:
             values = [average(found, name, size, method) for size in sizes]
             axis.loglog(sizes, values, style, color=colour, label=method, markersize=5)
         axis.set(xlabel="sensors k", title=title)
-        axis.set_xticks(sizes, [str(size) for size in sizes])
+        axis.set_xticks(sizes, [str(size) if size != 8 else "" for size in sizes])
         axis.minorticks_off()
+        axis.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+        axis.yaxis.set_major_formatter("{x:g}")
         axis.grid(alpha=0.3)
     figure.axes[0].set_ylabel("error on test snapshots")
     figure.legend(*figure.axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=5, frameon=False)
