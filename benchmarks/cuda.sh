@@ -5,7 +5,7 @@
 #
 # Writes into FOLDER: tests.txt, normalizer.md, sampler.md, training-*.md, and the records of five seeds of each cell of
 # the paper's table that was reached (500 epochs, the paper's settings; what the limit cuts off leaves checkpoints).
-# Needs Python with torch, numpy, scipy, scikit-learn, matplotlib, torchmetrics, filelock, rich and typer,
+# Needs Python with torch, numpy, scipy, scikit-learn, matplotlib, filelock, rich and typer,
 # and no network: the data sets are read from the folder in KSUBSET_DATA. Nothing is installed.
 set -uo pipefail
 

@@ -1,11 +1,16 @@
 """Configuration of the documentation."""
 
+from docutils import nodes
+from latex2mathml.converter import convert
+from sphinx.application import Sphinx
+from sphinx.writers.html5 import HTML5Translator
+
 import ksubset
 
 project = "ksubset"
 author = copyright = "The ksubset developers"  # noqa: A001 - the name is Sphinx's
 release = ksubset.__version__
-extensions = ["myst_nb", "sphinx.ext.autodoc", "sphinx.ext.napoleon", "sphinx.ext.mathjax"]
+extensions = ["myst_nb", "sphinx.ext.autodoc", "sphinx.ext.napoleon"]
 html_theme = "furo"
 myst_enable_extensions = ["dollarmath"]
 # The tutorial is run whenever it is rendered, and neither an error nor a warning in it goes unseen.
@@ -20,3 +25,21 @@ autodoc_member_order = "bysource"
 autodoc_typehints = "description"
 # Single backticks mean code, in docstrings as in Markdown.
 default_role = "code"
+
+
+def _inline(translator: HTML5Translator, node: nodes.math) -> None:
+    translator.body.append(convert(node.astext()))
+    raise nodes.SkipNode
+
+
+def _display(translator: HTML5Translator, node: nodes.math_block) -> None:
+    translator.body.append(f"<div>{convert(node.astext(), display='block')}</div>")
+    raise nodes.SkipNode
+
+
+def setup(app: Sphinx) -> None:
+    """Formulas in MathML, which browsers draw without a script from elsewhere."""
+    app.add_html_math_renderer("mathml", (_inline, None), (_display, None))
+
+
+html_math_renderer = "mathml"

@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from typer.testing import CliRunner
 
@@ -39,17 +40,20 @@ def test_every_knob_is_an_option(command: str) -> None:
 
 
 def test_one_run(tmp_path: Path) -> None:
-    for _ in range(2):  # a second time it is trained again
-        result = invoke(
-            "run", *QUICK, "--seed", "3", "--out", tmp_path / "records", "--tensorboard", tmp_path / "events"
-        )
-        assert result.exit_code == 0, result.output
-        (path,) = (tmp_path / "records").iterdir()
-        assert "classification digits sfess-v seed 3: test accuracy" in result.output
-        assert str(path) in result.output
+    run = ["run", *QUICK, "--seed", "3", "--out", tmp_path / "records", "--tensorboard", tmp_path / "events"]
+    result = invoke(*run)
+    assert result.exit_code == 0, result.output
+    (path,) = (tmp_path / "records").iterdir()
+    assert "classification digits sfess-v seed 3: test accuracy" in result.output
+    assert str(path) in result.output
+    before = path.read_bytes()
+    result = invoke(*run)
+    assert result.exit_code == 0
+    assert result.output.strip().endswith(f"already in {path}; delete it to train again")
+    assert path.read_bytes() == before
     (folder,) = (tmp_path / "events").iterdir()
     assert folder.name == path.stem
-    assert len(list(folder.iterdir())) == 2
+    assert len(list(folder.iterdir())) == 1
 
 
 @pytest.mark.parametrize(
@@ -136,7 +140,8 @@ def test_a_protocol_gives_what_the_command_line_does_not(tmp_path: Path, monkeyp
     [
         (
             ["--dataset", "cifar"],
-            "error: dataset: expected one of digits, mnist, fashion-mnist, kmnist for classification, got 'cifar'",
+            "error: dataset: expected one of digits, mnist, fashion-mnist, kmnist, or the name of a file NAME.npz in "
+            "the folder that KSUBSET_DATA names, got 'cifar'",
         ),
         (
             ["--method", "magic"],
@@ -162,7 +167,7 @@ def test_a_folder_that_cannot_be_written(tmp_path: Path) -> None:
     path.touch()
     result = invoke("run", *QUICK, "--out", path)
     assert result.exit_code == 2
-    assert result.stderr.startswith("error: out: expected a folder to write records into")
+    assert result.stderr.startswith("error: out: expected a folder to write into")
     assert len(result.stderr.splitlines()) == 1
 
 
@@ -248,10 +253,108 @@ def test_tables_and_figures_need_records_only(tmp_path: Path) -> None:
     assert result.exit_code == 0
     assert "| Accuracy ↑ | Digits | ours |" in result.output
     assert "| Total time ↓ | Classification |" in result.output
+    command = f"{sys.executable} -c 'from ksubset.cli import main; main()' table {tmp_path / 'records'} | true"
+    done = subprocess.run(["bash", "-c", f"set -o pipefail; {command}"], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (1, "")  # whoever reads may stop
     result = invoke("plot", tmp_path / "records", "--out", tmp_path / "figures")
     assert result.exit_code == 0
     assert result.output.split() == [str(path) for path in map(Path, result.output.split()) if path.is_file()]
     assert len(result.output.split()) == 3
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("run", "--out", ""),
+        ("sweep", "--out", ""),
+        ("sweep", "--tensorboard", ""),
+        ("lab", "--out", ""),
+        ("reproduce", "--figures", ""),
+        ("plot", "records", "--out", ""),
+        ("select", "data.csv", "--target", "y", "--k", "2", "--checkpoint", ""),
+    ],
+)
+def test_an_empty_path_is_no_folder(arguments: tuple[str, ...]) -> None:
+    result = invoke(*arguments)
+    kind = "file" if arguments[0] == "select" else "folder"
+    assert result.exit_code == 2
+    assert result.stderr.strip() == f"error: {arguments[-2]}: expected the name of a {kind}, got an empty one"
+
+
+def test_an_empty_argument_is_no_folder() -> None:
+    for arguments in (("table", ""), ("plot", "records", "")):
+        result = invoke(*arguments)
+        assert result.exit_code == 2
+        assert result.stderr.strip() == "error: folders: expected the name of a folder, got an empty one"
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("sweep", *QUICK, "--tensorboard"),
+        ("run", *QUICK, "--tensorboard"),
+        ("reproduce", "--smoke", "--figures"),
+        ("lab", "--smoke", "--out"),
+    ],
+)
+def test_what_cannot_be_written_ends_before_the_work(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, arguments: tuple[str, ...]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "file").touch()
+    result = invoke(*arguments, tmp_path / "file")
+    assert result.exit_code == 2
+    name = arguments[-1].removeprefix("--")
+    assert result.stderr.startswith(f"error: {name}: expected a folder to write into, got {tmp_path / 'file'}")
+    assert not list(tmp_path.rglob("*.json"))
+
+
+@pytest.mark.parametrize("jobs", ["-5", "-2", "0"])
+def test_selections_with_no_number_of_jobs(tmp_path: Path, jobs: str) -> None:
+    data = tmp_path / "data.csv"
+    data.write_text("a,b,y\n" + "".join(f"{i},{i * i % 7},{i % 2}\n" for i in range(60)))
+    result = invoke("select", data, "--target", "y", "--k", "1", "--jobs", jobs)
+    assert result.exit_code == 2
+    message = f"error: jobs: expected 1 or more, or -1 for as many as there are cores, got {jobs}"
+    assert result.stderr.splitlines()[-1] == message
+
+
+@pytest.mark.parametrize("command", ["run", "sweep"])
+def test_a_seed_beyond_those_of_generators(tmp_path: Path, command: str) -> None:
+    result = invoke(command, "--seed", str(10**30), "--out", tmp_path)
+    assert result.exit_code == 2
+    assert result.stderr.strip() == f"error: seed: expected an integer from 0 to 4294967295, got {10**30}"
+
+
+def test_several_at_a_time_say_how_far_they_are(tmp_path: Path) -> None:
+    options = ["--epochs", "20", "--batch-size", "600", "--seed", "0", "--seed", "1", "--jobs", "2"]
+    result = invoke("sweep", *options, "--out", tmp_path)
+    assert result.exit_code == 0, result.output
+    lines = [line for line in result.output.splitlines() if "seed 0: epoch " in line]
+    said = [line.split("epoch ")[1].split(",")[0] for line in lines]
+    # What a worker says last may come after its result, and so never.
+    assert len(said) >= 7
+    assert said == [f"{epoch}/20" for epoch in range(2, 20, 2)][: len(said)]
+    assert all("validation accuracy" in line for line in lines)
+
+
+def test_own_data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    generator = np.random.default_rng(0)
+    sizes = {"train": 40, "validation": 10, "test": 10}
+    arrays = {f"{part}_images": generator.random((size, 6, 6)) for part, size in sizes.items()}
+    arrays |= {f"{part}_labels": np.arange(size) % 2 for part, size in sizes.items()}
+    np.savez(tmp_path / "mine.npz", **arrays)
+    monkeypatch.setenv("KSUBSET_DATA", str(tmp_path))
+    for task in ("classification", "reconstruction"):
+        result = invoke("run", "--dataset", "mine", "--task", task, "--epochs", "1", "--out", tmp_path / "records")
+        assert result.exit_code == 0, result.output
+    assert {record.labels["dataset"] for record in records.read(tmp_path / "records")} == {"mine"}
+    assert invoke("table", tmp_path / "records").exit_code == 0
+    assert invoke("plot", tmp_path / "records", "--out", tmp_path / "figures").exit_code == 0
+    np.savez(tmp_path / "bytes.npz", **arrays | {"train_images": 255 * arrays["train_images"]})
+    result = invoke("run", "--dataset", "bytes", "--out", tmp_path / "records")
+    assert result.exit_code == 2
+    assert result.stderr.startswith("error: bytes: train_images: expected grey levels from 0 to 1, got ")
 
 
 def test_broken_records_are_named(tmp_path: Path) -> None:
@@ -291,10 +394,26 @@ def test_version() -> None:
     assert invoke("--version").output == f"ksubset {ksubset.__version__}\n"
 
 
-def test_a_missing_extra_is_one_line() -> None:
-    code = "import sys; sys.modules['typer'] = None; from ksubset.cli import main; main()"
+def test_ctrl_c_while_the_commands_are_loaded() -> None:
+    code = (
+        "import builtins, sys; from ksubset.cli import main; load = builtins.__import__\n"
+        "def interrupted(name, *rest):\n"
+        "    if name == 'typer': raise KeyboardInterrupt\n"
+        "    return load(name, *rest)\n"
+        "builtins.__import__ = interrupted; main()"
+    )
     done = subprocess.run([sys.executable, "-c", code, "--help"], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (130, "", "")
+
+
+def test_a_missing_extra_is_one_line() -> None:
+    code = (
+        "import sys; sys.modules['typer'] = None; from ksubset.cli import main\n"
+        "sys.argv[1:] = ['--version']; main(); sys.argv[1:] = ['--help']; main()"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert done.returncode == 1
+    assert done.stdout == f"ksubset {ksubset.__version__}\n"
     (line,) = done.stderr.splitlines()
     assert line.startswith("error: typer is not installed; ")
     assert "pip install 'ksubset[experiments]'" in line

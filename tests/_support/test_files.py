@@ -21,7 +21,7 @@ def test_a_folder_is_made(tmp_path: Path) -> None:
 def test_a_file_is_no_folder_for_records(tmp_path: Path) -> None:
     path = tmp_path / "file"
     path.touch()
-    with pytest.raises(OSError, match=r"out: expected a folder to write records into, got .*file"):
+    with pytest.raises(OSError, match=r"out: expected a folder to write into, got .*file"):
         files.prepare(path)
 
 

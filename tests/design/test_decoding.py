@@ -47,16 +47,20 @@ def test_errors_are_those_of_decoders_fitted_anew(readings: Tensor, noise: float
     if noise is None:
         decoding.ridge = 0.5
     subset = [1, 5, 9]
-    expected = left_out(readings, targets, subset, decoding.ridge, noise or 0.0)
+    # Without noise sets are compared under that for which the ridge is made.
+    assumed = noise or (0.5 / M) ** 0.5
+    told = left_out(readings, targets, subset, decoding.ridge, noise or 0.0)
+    assert decoding.told(torch.tensor(subset)) == pytest.approx(told, rel=1e-9)
+    expected = left_out(readings, targets, subset, decoding.ridge, assumed)
     state = decoding.of(torch.tensor(subset))
     assert decoding.error(state) == pytest.approx(expected, rel=1e-9)
     assert float(decoding.errors(torch.tensor([subset]))) == pytest.approx(expected, rel=1e-9)
     errors = decoding.with_each(state)
     for more in (0, 7, 11):
-        expected = left_out(readings, targets, [*subset, more], decoding.ridge, noise or 0.0)
+        expected = left_out(readings, targets, [*subset, more], decoding.ridge, assumed)
         assert float(errors[more]) == pytest.approx(expected, rel=1e-9)
         assert decoding.error(decoding.add(state, more)) == pytest.approx(expected, rel=1e-9)
-    expected = left_out(readings, targets, [1, 9], decoding.ridge, noise or 0.0)
+    expected = left_out(readings, targets, [1, 9], decoding.ridge, assumed)
     assert decoding.error(decoding.remove(state, torch.tensor(subset), 1)) == pytest.approx(expected, rel=1e-9)
 
 
@@ -74,10 +78,10 @@ def test_a_set_that_explains_all_snapshots_has_no_small_error(readings: Tensor) 
     decoding = Decoding(readings[:6], readings[:6], None)
     subset = torch.arange(9)
     # A tiny ridge leaves residuals and leverages of rounding alone.
-    assert float(decoding.errors(subset[None], decoding.ridge)) > 1e-3
+    assert decoding.told(subset) > 1e-3
     decoding.choose_ridge(subset)
     expected = left_out_of(readings[:6], subset.tolist(), decoding.ridge)
-    assert float(decoding.errors(subset[None])) == pytest.approx(expected, rel=1e-3)
+    assert decoding.told(subset) == pytest.approx(expected, rel=1e-3)
 
 
 def left_out_of(readings: Tensor, subset: list[int], ridge: float) -> float:
@@ -96,8 +100,12 @@ def test_the_ridge_is_the_best_of_its_grid(readings: Tensor) -> None:
     decoding = Decoding(readings, readings, None)
     subset = torch.tensor([0, 4, 5, 6, 11])
     decoding.choose_ridge(subset)
-    chosen = float(decoding.errors(subset[None]))
-    assert chosen <= min(float(decoding.errors(subset[None], decoding.ridge * factor)) for factor in (0.1, 10))
+    best = decoding.ridge
+    errors = []
+    for factor in (1, 0.1, 10):
+        decoding.ridge = best * factor
+        errors.append(decoding.told(subset))
+    assert errors[0] == min(errors)
     noisy = Decoding(readings, readings, 0.5)
     noisy.choose_ridge(subset)
     assert noisy.ridge == M * 0.25

@@ -41,14 +41,12 @@ NURSERY = """
 import json, os, sys, time
 import torch
 from ksubset._support import provenance
-from ksubset._support.extras import require
 from ksubset.experiments import datasets, runner
 from ksubset.experiments.config import RunConfig
 
 torch.set_num_threads(1)
 provenance.commit = lambda: None
 datasets.load("digits")
-require("torchmetrics.functional.image")
 torch.optim.Adam([torch.zeros(1)])  # imports a lot, too
 
 def say(text):
@@ -459,6 +457,28 @@ def test_a_checkpoint_of_another_version_is_named(tmp_path: Path, change: Callab
         runner.run(TINY, tmp_path)
     assert str(checkpoint.path) in str(caught.value)
     assert epochs(folder) == 2
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda history: history[:-1],
+        lambda history: [*history, history[-1]],
+        lambda history: history[::-1],
+        lambda history: [],
+        lambda history: None,
+    ],
+    ids=["cut", "longer", "reversed", "empty", "none"],
+)
+def test_another_history_is_named(tmp_path: Path, change: Callable[[Any], Any]) -> None:
+    config = dataclasses.replace(TINY, epochs=4)
+    folder = run_until(config, tmp_path, 3)
+    checkpoint = load(folder)
+    assert checkpoint is not None
+    state = checkpoint.state | {"history": change(checkpoint.state["history"])}
+    save_file(checkpoint.path, state, checkpoint.identity)
+    with pytest.raises(ValueError, match=r"checkpoint: expected .* delete it to start anew"):
+        runner.run(config, tmp_path)
 
 
 @contextmanager

@@ -1,4 +1,7 @@
+import dataclasses
+import functools
 import gzip
+import hashlib
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -137,8 +140,110 @@ def test_pooch_is_needed_for_downloads_only(idx_set: IdxFactory, monkeypatch: py
 
 
 def test_an_unknown_name_lists_the_known() -> None:
-    with pytest.raises(ValueError, match="expected one of digits, mnist, fashion-mnist, kmnist, got 'cifar'"):
+    with pytest.raises(ValueError, match=r"expected one of digits, mnist, fashion-mnist, kmnist, or .*, got 'cifar'"):
         datasets.load("cifar")
+
+
+@pytest.mark.parametrize("how", ["unpacked", "packed anew"])
+def test_the_content_counts(idx_set: IdxFactory, how: str) -> None:
+    spec, root = idx_set()
+    expected = datasets.load_idx(spec, root)
+    files = {}
+    for name in ("train_images", "train_labels", "test_images", "test_labels"):
+        file, path = getattr(spec, name), root / spec.folder / f"{name}.gz"
+        content = gzip.decompress(path.read_bytes())
+        files[name] = dataclasses.replace(file, content=hashlib.md5(content, usedforsecurity=False).hexdigest())
+        path.unlink()
+        if how == "unpacked":
+            path.with_suffix("").write_bytes(content)
+        else:
+            path.write_bytes(gzip.compress(content, compresslevel=1, mtime=7))
+    found = datasets.load_idx(dataclasses.replace(spec, **files), root)
+    for part, right in zip(found, expected, strict=True):
+        assert all(map(torch.equal, part, right))
+    # Without a checksum of the content nobody can tell, and another content is another file.
+    with pytest.raises(ValueError, match="md5 checksum"):
+        datasets.load_idx(spec, root)
+    wrong = dataclasses.replace(files["test_labels"], content="0" * 32)
+    with pytest.raises(ValueError, match="md5 checksum"):
+        datasets.load_idx(dataclasses.replace(spec, **files | {"test_labels": wrong}), root)
+
+
+@pytest.mark.parametrize("name", ["digits", "mnist", "own"])
+def test_a_variable_that_names_no_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    for path in (tmp_path / "nowhere", tmp_path / "file"):
+        (tmp_path / "file").touch()
+        monkeypatch.setenv("KSUBSET_DATA", str(path))
+        with pytest.raises(OSError, match=f"KSUBSET_DATA: expected a folder with data, got .*{path.name}"):
+            datasets.load(name)
+
+
+def test_addresses_begin_with_encrypted_ones() -> None:
+    for source in datasets.SETS.values():
+        if isinstance(source.parts, functools.partial):
+            assert source.parts.args[0].mirrors[0].startswith("https://")
+
+
+def own(**replaced: np.ndarray) -> dict[str, np.ndarray]:
+    generator = np.random.default_rng(0)
+    sizes = {"train": 20, "validation": 6, "test": 5}
+    arrays = {f"{part}_images": generator.integers(0, 256, (size, 9, 9), np.uint8) for part, size in sizes.items()}
+    return arrays | {f"{part}_labels": np.arange(size) % 3 for part, size in sizes.items()} | replaced
+
+
+@pytest.mark.parametrize("kind", ["bytes", "floats"])
+def test_a_file_of_ones_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str) -> None:
+    arrays = own()
+    if kind == "floats":
+        arrays |= {name: array / 255 for name, array in arrays.items() if name.endswith("images")}
+    np.savez(tmp_path / "mine.npz", **arrays)
+    monkeypatch.setenv("KSUBSET_DATA", str(tmp_path))
+    assert (datasets.find("mine").n, datasets.find("mine").k) == (81, 4)
+    data = datasets.load("mine")
+    assert (data.label, data.side, data.num_classes, data.k) == ("mine", 9, 3, 4)
+    expected = torch.from_numpy(own()["test_images"]).flatten(1).float() / 255
+    torch.testing.assert_close(data.test_images, expected)
+    assert data.train_labels.tolist() == [number % 3 for number in range(20)]
+
+
+@pytest.mark.parametrize(
+    ("replaced", "message"),
+    [
+        ({"test_images": np.zeros((5, 9, 8), np.uint8)}, r"test_images: expected unsigned bytes or floats of shape"),
+        ({"train_images": np.zeros((20, 81), np.uint8)}, r"train_images: .* got uint8 of shape \(20, 81\)"),
+        ({"train_images": np.zeros((20, 9, 9), np.int64)}, r"train_images: .* got int64"),
+        (
+            {"train_images": np.full((20, 9, 9), 255.0)},
+            r"train_images: expected grey levels from 0 to 1, got 255 to 255",
+        ),
+        ({"train_images": np.full((20, 9, 9), np.nan)}, r"train_images: expected grey levels from 0 to 1, got nan"),
+        ({"test_labels": np.array([0, 1, 2, 0, -1])}, r"test_labels: expected classes from 0 to 2, got -1 to 2"),
+        ({"test_labels": np.arange(4)}, r"test_labels: expected int64 of shape \(5,\), .* got .* \(4,\)"),
+        ({"test_labels": np.linspace(0, 1, 5)}, r"test_labels: expected integers of shape \(N,\), got float64"),
+        ({"test_labels": np.array(["a"] * 5, dtype=object)}, r"expected a file of numpy\.savez"),
+    ],
+)
+def test_a_wrong_file_of_ones_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, replaced: dict[str, np.ndarray], message: str
+) -> None:
+    np.savez(tmp_path / "mine.npz", **own(**replaced))
+    monkeypatch.setenv("KSUBSET_DATA", str(tmp_path))
+    with pytest.raises(ValueError, match=message) as caught:
+        datasets.load("mine")
+    assert "mine" in str(caught.value)
+
+
+def test_a_file_of_ones_own_that_lacks_an_array(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    arrays = own()
+    del arrays["validation_labels"]
+    np.savez(tmp_path / "mine.npz", **arrays)
+    (tmp_path / "text.npz").write_text("no archive")
+    monkeypatch.setenv("KSUBSET_DATA", str(tmp_path))
+    for name in ("mine", "text"):
+        with pytest.raises(ValueError, match=rf"{name}\.npz: expected a file of numpy\.savez"):
+            datasets.find(name)
+    with pytest.raises(ValueError, match=r"dataset: expected one of .* got '\.\./mine'"):
+        datasets.find("../mine")
 
 
 @pytest.mark.parametrize("name", ["mnist", "fashion-mnist"])

@@ -49,15 +49,20 @@ def test_figures_from_records_alone(make_record: Factory, best: Best, tmp_path: 
     records.append(make_record(task="reconstruction", dataset="kmnist"))
     paths = plots.plot(records, tmp_path / "figures")
     settings = ("paper-500-epochs-k-30", "best-500-epochs-k-30", "500-epochs-m-5-subsets-per-example-k-30")
-    names = {"scores", "reconstruction-kmnist-paper-500-epochs-k-30", "time-to-psnr-kmnist-k-30"}
+    names = {"scores", "reconstruction-kmnist-paper-500-epochs-k-30", "time-to-psnr-kmnist-k-30-500-epochs"}
     names |= {"reconstruction-mnist-paper-and-best-500-epochs-k-30"}
     for setting in settings:
         figures = ("convergence-training", "convergence-validation", "reconstruction-mnist")
         names |= {f"{figure}-{setting}" for figure in figures}
     for metric in ("accuracy", "psnr"):
-        names |= {f"time-to-{metric}-mnist-k-30", f"samples-{metric}-mnist-paper-500-epochs-k-30"}
+        names |= {f"time-to-{metric}-mnist-k-30-500-epochs", f"samples-{metric}-mnist-paper-500-epochs-k-30"}
         names |= {f"annealing-{metric}-mnist-{method}-paper-500-epochs-k-30" for method in ("gs", "sfess-v")}
     assert {path.stem for path in paths} == names
+    for kind, begin in (("svg", b"<?xml"), ("pdf", b"%PDF")):
+        others = plots.plot(records[:2], tmp_path / kind, kind)
+        assert all(path.suffix == f".{kind}" and path.read_bytes().startswith(begin) for path in others)
+    with pytest.raises(ValueError, match="format: expected one of png, svg, pdf, got 'gif'"):
+        plots.plot(records[:2], tmp_path, "gif")
     for path in paths:
         content = path.read_bytes()
         assert content.startswith(PNG)
@@ -66,6 +71,23 @@ def test_figures_from_records_alone(make_record: Factory, best: Best, tmp_path: 
 
 def test_every_method_has_a_colour_of_its_own() -> None:
     assert len({style.colour(method.label) for method in METHODS.values()}) == len(METHODS)
+    assert len({style.marker(method.label) for method in METHODS.values()}) == len(METHODS)
+
+
+def test_bands_of_shares_end_at_0_and_1(make_record: Factory) -> None:
+    records = [make_record(seed=seed, test={"accuracy": value}) for seed, value in enumerate((0.05, 0.95))]
+    (_, figure) = convergence.draw(records).values()
+    (band,) = figure.axes[0].collections
+    heights = band.get_paths()[0].vertices[:, 1]
+    assert (heights.min(), heights.max()) == (0, 1)
+
+
+def test_markers_of_lines_are_apart() -> None:
+    assert style.some([1]) == style.some([1], 5) == [0]
+    for place in range(4):
+        marks = style.some(range(500), place)
+        assert 8 <= len(marks) <= 9
+        assert all(not set(marks) & set(style.some(range(500), other)) for other in range(4) if other != place)
 
 
 def test_panels_of_convergence(make_record: Factory) -> None:
@@ -136,43 +158,31 @@ def test_quality_against_time_and_evaluations(make_record: Factory, best: Best) 
         make_record(dataset="mnist", method="gs", epochs=2, history=curve("accuracy", [0.4, 0.6])),
         make_record(dataset="mnist", method="gs", epochs=2, seed=1, history=curve("accuracy", [0.6, 0.8], seconds=4.0)),
         make_record(dataset="mnist", method="sfess-v", epochs=1, history=curve("accuracy", [0.3])),
-        make_record(dataset="mnist", method="sfess-v", epochs=3, history=curve("accuracy", [0.2, 0.3, 0.4])),
+        make_record(dataset="mnist", method="sfess-v", epochs=2, history=curve("accuracy", [0.2, 0.3])),
         make_record(dataset="mnist", epochs=2, history=curve("accuracy", [0.5, 0.9]), **best["sfess-v"]),
         # Left out: no protocol, and no end.
         make_record(dataset="mnist", method="stgs", weight_decay=0.0, history=curve("accuracy", [0.1])),
         make_record(dataset="mnist", method="sfess", status="interrupted", history=curve("accuracy", [0.1])),
     ]
     figures = quality.draw(runs)
-    assert list(figures) == ["time-to-accuracy-mnist-k-30"]
-    (figure,) = figures.values()
+    assert list(figures) == [f"time-to-accuracy-mnist-k-30-{epochs}-epochs" for epochs in (2, 1)]
+    figure, _ = figures.values()
     seconds, evaluations = figure.axes
     assert (seconds.get_title(), seconds.get_xlabel()) == ("Abacus, 2 threads", "seconds, validation included")
     assert (evaluations.get_title(), evaluations.get_xlabel()) == ("", "network evaluations in training")
     assert seconds.get_ylabel() == "validation accuracy"
     assert seconds.get_xscale() == evaluations.get_xscale() == "log"
     assert lines(seconds) == {
-        "GS, published": ([0, 1], [0.898, 0.898]),
-        "SFESS-V, published": ([0, 1], [0.921, 0.921]),
         "GS, paper": ([3.0, 6.0], pytest.approx([0.5, 0.7])),
-        "SFESS-V, paper": ([2.0, 4.0, 6.0], [0.2, 0.3, 0.4]),
+        "SFESS-V, paper": ([2.0, 4.0], [0.2, 0.3]),
         "SFESS-V, best": ([2.0, 4.0], [0.5, 0.9]),
     }
-    assert lines(evaluations)["SFESS-V, paper"][0] == [500, 1000, 1500]
+    assert lines(evaluations)["SFESS-V, paper"][0] == [500, 1000]
     styles = {line.get_label(): (line.get_linestyle(), line.get_color()) for line in seconds.get_lines()}
-    assert [styles[f"SFESS-V, {source}"][0] for source in ("paper", "best", "published")] == ["-", "--", ":"]
-    assert len({styles[f"SFESS-V, {source}"][1] for source in ("paper", "best", "published")}) == 1
-    assert legend(figure) == [
-        "GS",
-        "SFESS-V",
-        "protocol paper",
-        "protocol best",
-        "GS, published",
-        "SFESS-V, published",
-    ]
-    assert figure.get_suptitle() == (
-        "MNIST, k = 30; protocol paper: 2 to 3 epochs, protocol best: 2 epochs\n"
-        "means over 1 to 2 seeds; dotted: the paper's test values, 500 epochs"
-    )
+    assert [styles[f"SFESS-V, {source}"][0] for source in ("paper", "best")] == ["-", "--"]
+    assert len({styles[f"SFESS-V, {source}"][1] for source in ("paper", "best")}) == 1
+    assert legend(figure) == ["GS", "SFESS-V", "protocol paper", "protocol best"]
+    assert figure.get_suptitle() == "MNIST, k = 30; protocols paper and best, 2 epochs\nmeans over 1 to 2 seeds"
 
 
 def test_seconds_of_devices_are_never_in_one_panel(make_record: Factory) -> None:

@@ -1,7 +1,10 @@
 import dataclasses
+import json
+import math
 import re
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -50,6 +53,51 @@ def test_a_broken_file_is_named(tmp_path: Path, content: str) -> None:
     path.write_text(content)
     with pytest.raises(ValueError, match=r"broken\.json: expected a record"):
         list(records.read(tmp_path))
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "message"),
+    [
+        (("test", "accuracy"), None, "test: expected numbers by name"),
+        (("test", "accuracy"), "0.9", "test: expected numbers by name"),
+        (("test", "accuracy"), float("nan"), "a number is NaN"),
+        (("test", "accuracy"), 1e999, "a number is Infinity"),
+        (("test",), {}, "test: expected the metrics of validation"),
+        (("seconds_total",), None, "seconds_total: expected a number"),
+        (("seconds_per_epoch",), "2", "seconds_per_epoch: expected a number"),
+        (("labels",), {}, "labels: expected names of task, dataset and method"),
+        (("history", 1, "validation"), {}, "history: expected the same metrics for validation in each epoch"),
+        (("history", 1, "epoch"), 3, "history: expected the epochs from 1 in their order"),
+        (("history", 0), None, "history: expected the epochs from 1 in their order"),
+        (("history", 2, "loss"), None, "history: expected loss and seconds of each epoch"),
+        (("history",), None, "history: expected a list"),
+        (("status",), "done", "status: expected finished or interrupted"),
+        (("format",), 3, "format: expected 1 to 2"),
+        (("timestamp",), 7, "timestamp: expected text"),
+        (("originals",), [[1, 2]], "originals: expected images of side x side grey levels"),
+        (("side",), None, "side: expected a number where there are images"),
+    ],
+)
+def test_fields_of_another_kind_are_named(
+    make_record: Factory, tmp_path: Path, path: tuple[Any, ...], value: object, message: str
+) -> None:
+    file = records.write(make_record(), tmp_path)
+    fields = json.loads(file.read_text()) | {"originals": [[0] * 64], "reconstructions": [[0] * 64]}
+    file.write_text(json.dumps(fields))
+    records.load(file)
+    parent = fields
+    for step in path[:-1]:
+        parent = parent[step]
+    parent[path[-1]] = value
+    file.write_text(json.dumps(fields))
+    with pytest.raises(ValueError, match=re.escape(message)):
+        records.load(file)
+
+
+def test_no_record_is_invalid_json(make_record: Factory, tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="JSON"):
+        records.write(make_record(test={"accuracy": math.inf}), tmp_path)
+    assert not list(tmp_path.iterdir())
 
 
 def test_a_folder_without_records_is_named(tmp_path: Path) -> None:

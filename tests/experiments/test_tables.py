@@ -53,6 +53,18 @@ def test_the_published_table_is_marked_as_in_print(make_record: Factory) -> None
     assert "[1] The paper's spreads of SSIM on MNIST" in text
 
 
+def test_similarities_of_two_definitions_are_two_rows(make_record: Factory) -> None:
+    values = {"psnr": 20.0, "ssim": 0.9}
+    old = make_record(task="reconstruction", dataset="mnist", test=values)
+    new = make_record(task="reconstruction", dataset="mnist", seed=1, format=2, test={"psnr": 22.0, "ssim": 0.7})
+    ours = {row[0]: row[6] for row in rows(tables.results([old, new])) if row[2] == "ours"}
+    assert ours == {
+        "PSNR (dB) ↑": "21.000 ± 2.828 (2 seeds)",
+        "SSIM ↑ (with the border)": "0.900 (1 seed)",
+        "SSIM ↑": "0.700 (1 seed)",
+    }
+
+
 def test_sets_that_the_paper_lacks_stand_alone(make_record: Factory) -> None:
     text = tables.results([make_record(dataset="digits", k=10)])
     assert [row[2] for row in rows(text)[2:]] == ["ours"]

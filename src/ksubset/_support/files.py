@@ -7,8 +7,12 @@ from pathlib import Path
 __all__ = ["prepare", "write"]
 
 
-def prepare(folder: str | os.PathLike[str]) -> Path:
+def prepare(folder: str | os.PathLike[str], name: str = "out") -> Path:
     """Make sure that files can be written into ``folder``, creating it if necessary.
+
+    Arguments:
+        folder: where to write.
+        name: what the caller calls it.
 
     Raises:
         OSError: they cannot; the message names the folder. Better before the training than after it.
@@ -19,7 +23,7 @@ def prepare(folder: str | os.PathLike[str]) -> Path:
         with tempfile.TemporaryFile(dir=folder):
             pass
     except OSError as error:
-        raise OSError(f"out: expected a folder to write records into, got {folder} ({error})") from error
+        raise OSError(f"{name}: expected a folder to write into, got {folder} ({error})") from error
     return folder
 
 

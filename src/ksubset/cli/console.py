@@ -13,6 +13,9 @@ import ksubset
 
 __all__ = ["Command", "app", "bar", "one_thread", "say"]
 
+# What options that take a path call their values.
+_PATHS = ("file", "folder")
+
 app = typer.Typer(
     help="Learning with k-subsets: select columns of a data set; run the paper's experiments, tabulate and plot them.",
     no_args_is_help=True,
@@ -37,12 +40,17 @@ def _options(
 
 
 class Command(typer.core.TyperCommand):
-    """Refuses an option that is given twice, of which the last one would win without a word; turns the errors that a
-    user can mend into one line and exit code 2, and Ctrl-C into exit code 130.
+    """Refuses an option that is given twice, of which the last one would win without a word, and a path without a name;
+    turns the errors that a user can mend into one line and exit code 2, and Ctrl-C into exit code 130.
     """
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        given: list[Any] = self.make_parser(ctx).parse_args(list(args))[2]
+        parsed: Any = self.make_parser(ctx).parse_args(list(args))
+        values, _, given = parsed
+        for option in given:
+            # As a path, an empty name would be the present folder.
+            if option.metavar in _PATHS and "" in (values[option.name], *(values[option.name] or ())):
+                raise _ended(f"error: {option.opts[0]}: expected the name of a {option.metavar}, got an empty one", 2)
         for option in given:
             if (count := given.count(option)) > 1 and not (option.multiple or option.is_flag):
                 raise _ended(f"error: {option.opts[0]}: expected one value, got {count}", 2)
@@ -51,6 +59,8 @@ class Command(typer.core.TyperCommand):
     def invoke(self, ctx: Any) -> Any:
         try:
             return super().invoke(ctx)
+        except BrokenPipeError:  # whoever reads has enough, which click answers in silence
+            raise
         except (ValueError, ImportError, OSError, FloatingPointError) as error:
             raise _ended(f"error: {' '.join(str(error).split())}", 2) from error
         except KeyboardInterrupt as interrupt:

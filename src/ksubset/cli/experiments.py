@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.console import Console
 
+from ksubset._support import files
 from ksubset.cli.console import Command, app, bar, one_thread, say
 from ksubset.experiments.config import RunConfig
 
@@ -69,17 +70,23 @@ def run(
 ) -> None:
     """Train once, and write the record. A run that was killed goes on after its last checkpoint.
 
+    A run whose finished record is in the folder is not trained again; delete the record to do so.
+
     Example: ksubset run --dataset fashion-mnist --method sfess-v --seed 0
     """
-    from ksubset.experiments import protocols
-    from ksubset.experiments.backends.base import Plan, summary, title
+    from ksubset.experiments import protocols, runner
+    from ksubset.experiments.backends.base import Plan, finished, summary, title
 
     for name, given in (grid | {"protocol": protocol or []}).items():
         if len(given) > 1:
             option = f"--{name.replace('_', '-')}"
             raise ValueError(f"{option}: expected one value, got {len(given)}; a grid is a matter of 'ksubset sweep'")
     (config,) = protocols.grid(protocol or [], grid)
+    config = runner.resolve(config)
     console = Console()
+    if (record := finished(config, out)) is not None:
+        say(console, f"{title(config)}: already in {out / record.filename}; delete it to train again")
+        return
     with _epochs(console, title(config), config.epochs) as progress:
         record = Plan(out, checkpoint_every, tensorboard).train(config, progress)
     say(console, f"{title(config)}: {summary(record, out)}")
@@ -110,7 +117,7 @@ def sweep(
 
 
 @app.command(cls=Command)
-def table(folders: Annotated[list[Path], typer.Argument(help="folders with records")]) -> None:
+def table(folders: Annotated[list[Path], typer.Argument(metavar="folder", help="folders with records")]) -> None:
     """Print the paper's two tables in Markdown, the published values beside those of the records."""
     from ksubset.experiments import records
 
@@ -119,19 +126,22 @@ def table(folders: Annotated[list[Path], typer.Argument(help="folders with recor
 
 @app.command(cls=Command)
 def plot(
-    folders: Annotated[list[Path], typer.Argument(help="folders with records")],
-    out: Annotated[Path, typer.Option(help="folder for the figures (PNG)")] = Path("figures"),
+    folders: Annotated[list[Path], typer.Argument(metavar="folder", help="folders with records")],
+    out: Annotated[Path, typer.Option(metavar="folder", help="folder for the figures")] = Path("figures"),
+    format: Annotated[str, typer.Option(metavar="str", help="png, svg or pdf")] = "png",
 ) -> None:
     """Draw convergence, reconstructions and scores; needs no training."""
     from ksubset.experiments import records
 
-    _draw(list(records.read(*folders)), out)
+    _draw(list(records.read(*folders)), out, format)
 
 
 @app.command(cls=Command)
 def reproduce(
-    out: Annotated[Path, typer.Option(help="folder for the records")] = Path("results/digits"),
-    figures: Annotated[Path, typer.Option(help="folder for the figures (PNG)")] = Path("figures/digits"),
+    out: Annotated[Path, typer.Option(metavar="folder", help="folder for the records")] = Path("results/digits"),
+    figures: Annotated[Path, typer.Option(metavar="folder", help="folder for the figures (PNG)")] = Path(
+        "figures/digits"
+    ),
     smoke: Annotated[bool, typer.Option("--smoke", help="every task and method for two epochs: seconds")] = False,
 ) -> None:
     """Run both tasks with all methods on scikit-learn's digits (minutes on two cores), then print tables, draw figures.
@@ -141,6 +151,7 @@ def reproduce(
     """
     from ksubset.experiments import presets
 
+    files.prepare(figures, "figures")
     with one_thread():
         done = _train(presets.smoke() if smoke else presets.digits(), out)
     _print_tables(done)
@@ -154,10 +165,10 @@ def _print_tables(records: list["Record"]) -> None:
     typer.echo(tables.runtime(records))
 
 
-def _draw(records: list["Record"], folder: Path) -> None:
+def _draw(records: list["Record"], folder: Path, format: str = "png") -> None:
     from ksubset.experiments import plots
 
-    for path in plots.plot(records, folder):
+    for path in plots.plot(records, folder, format):
         typer.echo(path)
 
 
@@ -177,12 +188,7 @@ def _train(configs: list[RunConfig], out: Path, **options: Any) -> list["Record"
 @contextmanager
 def _epochs(console: Console, name: str, epochs: int) -> Iterator[Callable[[dict[str, Any]], None]]:
     """A progress bar over the epochs of a run; gives the function that takes their entries of the history."""
-    from ksubset.experiments.backends.base import metrics
+    from ksubset.experiments.backends.base import progress
 
     with bar(console, name, epochs, "epoch") as advance:
-
-        def progress(entry: dict[str, Any]) -> None:
-            text = f"loss {entry['loss']:.4f}, validation {metrics(entry['validation'])}"
-            advance(text, entry["epoch"])
-
-        yield progress
+        yield lambda entry: advance(progress(entry), entry["epoch"])

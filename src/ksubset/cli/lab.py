@@ -23,7 +23,10 @@ def lab(
     ] = None,
     repeats: Annotated[int, typer.Option(help="estimates of one gradient, at most")] = 10_000,
     out: Annotated[
-        Path | None, typer.Option(help="folder for measurements.json, tables.md, figure.png (default: results/lab)")
+        Path | None,
+        typer.Option(
+            metavar="folder", help="folder for measurements.json, tables.md, figure.png (default: results/lab)"
+        ),
     ] = None,
     smoke: Annotated[
         bool, typer.Option("--smoke", help="one instance, two numbers of samples, few estimates: seconds")

@@ -23,7 +23,9 @@ _GUESSED = " (default: guessed, and printed unless it is usual)"
 
 @app.command(cls=Command)
 def select(
-    data: Annotated[Path, typer.Argument(help="file: CSV and its like, Parquet, Feather or Excel", show_default=False)],
+    data: Annotated[
+        Path, typer.Argument(metavar="file", help="CSV and its like, Parquet, Feather or Excel", show_default=False)
+    ],
     target: Annotated[str, typer.Option(metavar="column", help="what the model is to predict", show_default=False)],
     k: Annotated[
         str,
@@ -49,7 +51,7 @@ def select(
     cv: Annotated[int, typer.Option(min=2, metavar="int", help="folds of the cross-validation")] = 5,
     max_evaluations: Annotated[int, typer.Option(metavar="int", help="model fits of the search, for each k")] = 1000,
     jobs: Annotated[int, typer.Option(metavar="int", help="fits at a time; -1: as many as there are cores")] = 1,
-    seed: Annotated[int, typer.Option(min=0, metavar="int", help="seed of all that is random")] = 0,
+    seed: Annotated[int, typer.Option(min=0, max=2**32 - 1, metavar="int", help="seed of all that is random")] = 0,
     exclude: Annotated[
         list[str] | None, typer.Option(metavar="column", help="a column to leave out; may be repeated")
     ] = None,

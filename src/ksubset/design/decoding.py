@@ -6,9 +6,14 @@ snapshot i of a decoder that was fitted without it is :math:`(P Z)_i / P_{ii}`, 
 
 .. math:: E(S) = \sum_i (P K P)_{ii} / P_{ii}^2, \qquad K = Z Z^\top,
 
-needs no more of the targets than their Gram matrix: the field itself, classes and other quantities cost the same. A
-sensor more or less changes P by a matrix of rank one. With :math:`Q = P X` and :math:`T = P K P X` at hand, the errors
-of all sets with one sensor more take O(m n), and so does the update of both.
+needs no more of the targets than their Gram matrix: the field itself, classes and other quantities cost the same.
+
+Sets are compared by this error and that which noise of the sensors adds, of the variance :math:`\lambda / m` for which
+the ridge is made. Among as many sets as there are, E alone is least where it is so by chance, above all with more
+sensors than a few snapshots can tell apart; noise prefers sets that agree with each other.
+
+A sensor more or less changes P by a matrix of rank one. With :math:`Q = P X` and :math:`T = P K P X` at hand, the
+errors of all sets with one sensor more take O(m n), and so does the update of both.
 
 References:
     Allen (1974), https://doi.org/10.1080/00401706.1974.10489157, for residuals of rows left out (PRESS).
@@ -54,8 +59,8 @@ class Decoding:
     Arguments:
         readings: X, of all possible sensors, `(m, n)`, float64.
         targets: Z, `(m, c)`, float64.
-        noise: Standard deviation of the noise of sensors. Its effect on the error is added, and the ridge is m times
-            its square. None for readings as they are; the ridge is then chosen by `choose_ridge`.
+        noise: Standard deviation of the noise of sensors, of which the ridge is m times the square. None for readings
+            as they are; the ridge is then chosen by `choose_ridge`.
     """
 
     def __init__(self, readings: Tensor, targets: Tensor, noise: float | None) -> None:
@@ -71,17 +76,20 @@ class Decoding:
         """Take the ridge with the least error of a set `(k)`, unless the noise says it."""
         if not self._noisy:
             ridges = (self._scale * _RIDGES).tolist()
-            errors = [float(self.errors(subset[None], ridge)) for ridge in ridges]
+            errors = [float(self._errors(subset[None], ridge, noisy=False)) for ridge in ridges]
             self.ridge = ridges[errors.index(min(errors))]
 
-    def errors(self, subsets: Tensor, ridge: float | None = None) -> Tensor:
+    def errors(self, subsets: Tensor) -> Tensor:
         """Errors of sets, each from the beginning: `(S, k)` -> `(S)`."""
         m, k = len(self.readings), subsets.shape[1]
         step = max(1, _NUMBERS // (m * (k + 1)))
-        given = self.ridge if ridge is None else ridge
-        return torch.cat([self._errors(part, given) for part in subsets.split(step)])
+        return torch.cat([self._errors(part, self.ridge, noisy=True) for part in subsets.split(step)])
 
-    def _errors(self, subsets: Tensor, ridge: float) -> Tensor:
+    def told(self, subset: Tensor) -> float:
+        """The error to be expected of a set `(k)`: without noise of the sensors where none was given."""
+        return float(self._errors(subset[None], self.ridge, noisy=self._noisy))
+
+    def _errors(self, subsets: Tensor, ridge: float, *, noisy: bool) -> Tensor:
         m, k = len(self.readings), subsets.shape[1]
         chosen = self.readings.T[subsets]
         inner = chosen @ chosen.mT + ridge * torch.eye(k, dtype=chosen.dtype)
@@ -90,14 +98,14 @@ class Decoding:
         left = 1 - 1 / m - basis.square().sum(1)
         explained = (image * basis).sum(1)
         residual = self._gram.diagonal() - 2 * explained + (basis * ((image @ basis.mT) @ basis)).sum(1)
-        return self._shares(residual, left, self._total - explained.sum(1))
+        return self._shares(residual, left, self._total - explained.sum(1), noisy=noisy)
 
-    def _shares(self, residual: Tensor, left: Tensor, trace: Tensor) -> Tensor:
+    def _shares(self, residual: Tensor, left: Tensor, trace: Tensor, *, noisy: bool = True) -> Tensor:
         """Errors from the diagonals of P K P and P, and the trace of P K, by the last but one dimension for columns."""
         # Where a set explains all snapshots exactly, both are rounding, which must not pass for a small error.
         floor = _ROUNDING * self._gram.diagonal()
         error = (residual.maximum(floor) / left.clamp(min=1e-12).square()).sum(-1)
-        if self._noisy:
+        if noisy:
             # The squares of the coefficients, times the variance of the noise in all snapshots.
             error = error + trace - residual.sum(-1)
         return error / self._total

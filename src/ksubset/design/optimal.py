@@ -83,11 +83,11 @@ def optimal_design(
         exclude: Candidates that are in none.
         constraints: What else a design has to fulfil: `AtMost`, `AtLeast`, `Exactly`, `Budget`, `Apart` of
             `ksubset.search`.
-        method: "enumeration" of all designs; "exchange" of rows from random designs; "rounding", where half of these
-            are the best of 2,000 drawn with the weights of the relaxed one as inclusion probabilities; "search" by
+        method: "enumeration" of all designs; "exchange" of rows from random designs; "rounding", from half as many
+            more, the best of 2,000 drawn with the weights of the relaxed one as inclusion probabilities; "search" by
             `ksubset.search.minimize`, from the best of these. "auto" enumerates up to 100,000 designs, and else rounds,
             or searches where there are constraints.
-        num_starts: Designs that are improved by exchange.
+        num_starts: Random designs that are improved by exchange.
         random_state: Seed; None for another one each time.
 
     Raises:
@@ -178,13 +178,11 @@ class _Problem:
         return self._result(point, utility, weights, utility if relaxed is None else relaxed.bound, optimal=optimal)
 
     def _starts(self, method: str, relaxed: Relaxed | None, starts: int, seed: int) -> Iterator[Indices]:
-        rounded: list[Indices] = []
         if method != "exchange" and relaxed is not None:
-            # Not all, as those drawn are much alike.
-            rounded = drawn(self.criterion, self._space, relaxed.weights, _DRAWS, (starts + 1) // 2, seed)
-        yield from rounded
+            # Fewer, as those drawn are much alike.
+            yield from drawn(self.criterion, self._space, relaxed.weights, _DRAWS, (starts + 1) // 2, seed)
         rng = np.random.default_rng(seed)
-        for _ in range(starts - len(rounded)):
+        for _ in range(starts):
             yield self._space.sample(rng)
 
     def _improved(self, start: Indices) -> tuple[Indices, float]:

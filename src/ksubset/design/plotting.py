@@ -61,7 +61,8 @@ def plot_field(
     equal = bool(1 / _LONGEST < span[1] / max(span[0], 1e-300) < _LONGEST)
     height = _WIDTH * (span[1] / span[0] if equal else 1.2)
     figure = Figure(figsize=(_WIDTH * len(values), 1.2 + height), layout="constrained")
-    image_of = _Pixels(places)
+    # What is near is what looks near.
+    image_of = _Pixels(places, 1.0 if equal else span)
     for panel, (title, field) in zip(figure.subplots(1, len(values), squeeze=False)[0], values.items(), strict=True):
         if title == difference:
             most = float(np.quantile(np.abs(field), _SHOWN)) or 1.0
@@ -84,20 +85,23 @@ def plot_field(
 
 
 class _Pixels:
-    """Fields at places `(n, 2)` as images: the nearest place of each pixel, and nothing where there is none near."""
+    """Fields at places `(n, 2)` as images: the nearest place of each pixel, and nothing where there is none near.
 
-    def __init__(self, places: Array) -> None:
+    Distances are those of coordinates divided by `unit`.
+    """
+
+    def __init__(self, places: Array, unit: Array | float) -> None:
         low, span = places.min(0), np.maximum(np.ptp(places, axis=0), 1e-300)
         self.extent = (low[0], low[0] + span[0], low[1], low[1] + span[1])
         """Left, right, bottom, top."""
         shape = np.clip(_PIXELS * span / span.max(), _PIXELS // 3, None).astype(int)
-        tree = KDTree(places)
+        tree = KDTree(places / unit)
         x, y = ((np.arange(count) + 0.5) / count for count in shape)
         centres = low + span * np.stack(np.meshgrid(x, y), -1)
-        distance, self._nearest = tree.query(centres)
+        distance, self._nearest = tree.query(centres / unit)
         # How far places are apart there: those next to each place, of which itself is the first.
-        apart = tree.query(places, min(5, len(places)))[0][:, -1]
-        self._empty = distance > 1.5 * np.maximum(apart[self._nearest], (span / shape).max())
+        apart = tree.query(places / unit, min(5, len(places)))[0][:, -1]
+        self._empty = distance > 1.5 * np.maximum(apart[self._nearest], (span / shape / unit).max())
 
     def __call__(self, field: Array) -> Array:
         return np.where(self._empty, np.nan, field[self._nearest])

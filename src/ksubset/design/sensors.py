@@ -140,7 +140,7 @@ class SensorSelector(SelectorMixin, BaseEstimator):  # type: ignore[misc]
         decoding.choose_ridge(sensors)
         self.sensors_: Indices = sensors.numpy()
         self.support_: NDArray[np.bool_] = np.isin(np.arange(data.shape[1]), self.sensors_)
-        self.error_ = float(decoding.errors(sensors[None])) ** 0.5
+        self.error_ = decoding.told(sensors) ** 0.5
         self.estimator_ = None
         if self.estimator is None:
             coefficients = decoding.coefficients(sensors, torch.from_numpy(told)).numpy()
@@ -175,16 +175,15 @@ class SensorSelector(SelectorMixin, BaseEstimator):  # type: ignore[misc]
         if self.method == "qr":
             return first
         decoding.choose_ridge(torch.from_numpy(space.items(first)))
-        found = [_settled(decoding, space, grown(decoding, space, seed))]
+        # Of one ridge, as both together would follow the snapshots too closely.
+        settled = swapped(decoding, space, grown(decoding, space, seed))
         if self.method == "greedy":
-            return found[0][0]
-        found.append(_settled(decoding, space, first))
-        point, _, decoding.ridge = min(found, key=lambda one: one[1])
+            return settled
+        starts = np.unique([space.items(one) for one in (first, settled, swapped(decoding, space, first))], axis=0)
         limit = self.max_evaluations
         if limit is None:
             limit = _EVALUATIONS if self.estimator is None else _FITS
         loss = self._linear_loss(decoding) if self.estimator is None else self._loss(data, target)
-        starts = np.unique([space.items(one) for one in (first, *(other for other, *_ in found))], axis=0)
         best = minimize(
             loss, space.num_items, space.size, vectorized=self.estimator is None, max_evaluations=limit,
             always=self.always, exclude=self.exclude, constraints=self.constraints, initial=starts, random_state=seed,
@@ -253,16 +252,6 @@ class SensorSelector(SelectorMixin, BaseEstimator):  # type: ignore[misc]
     def _get_support_mask(self) -> NDArray[np.bool_]:
         check_is_fitted(self)
         return self.support_
-
-
-def _settled(decoding: Decoding, space: SearchSpace, point: Indices) -> tuple[Indices, float, float]:
-    """The best places from those of a point on, with the ridge that is best there: a point, its error, and the ridge.
-
-    The ridge stays, as both together would follow the snapshots too closely.
-    """
-    decoding.choose_ridge(torch.from_numpy(space.items(point)))
-    point = swapped(decoding, space, point)
-    return point, float(decoding.errors(torch.from_numpy(space.items(point))[None])), decoding.ridge
 
 
 def _pod(centred: Array) -> tuple[Array, Array]:

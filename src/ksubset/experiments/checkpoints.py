@@ -69,11 +69,19 @@ def resume(joint: training.JointTraining, config: RunConfig, folder: Path) -> tu
     found.check(digests(config.changed()))
     try:
         joint.load_state_dict(found.state["training"])
-        return found.state["history"], found.state["seconds"]
-    except (LookupError, RuntimeError) as error:  # whole, as its checksums say, but not of this code
+        history, seconds = found.state["history"], float(found.state["seconds"])
+        numbers = [entry["epoch"] for entry in history]
+    except (LookupError, RuntimeError, TypeError) as error:  # whole, as its checksums say, but not of this code
         raise ValueError(
             f"checkpoint: expected a file of this version of ksubset, got {path} ({error!r}); delete it to start anew"
         ) from error
+    # Its checksums tell what was damaged, not what was changed.
+    if numbers != list(range(1, joint.round + 1)):
+        raise ValueError(
+            f"checkpoint: expected the history of the {joint.round} finished epochs, got {path} with "
+            f"{len(history)} entries; delete it to start anew"
+        )
+    return history, seconds
 
 
 def remove(folder: Path) -> None:

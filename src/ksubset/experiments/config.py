@@ -12,6 +12,8 @@ __all__ = ["PRECISIONS", "SCHEDULES", "SUBSETS_PER", "RunConfig"]
 SUBSETS_PER = ("batch", "example")
 PRECISIONS = ("mixed", "float32")
 SCHEDULES = ("constant", "cosine")
+_MOST_SEED = 2**32 - 1
+"""What the generators of torch and numpy both take."""
 
 
 def _setting(default: Any, help: str) -> Any:
@@ -37,7 +39,7 @@ class RunConfig:
     dataset: str = _setting(
         "digits",
         "digits, mnist, fashion-mnist or kmnist; also mnist-grey (autoencoder); of explain: xor, orange-skin, "
-        "additive, switch, syn1, ... or syn6",
+        "additive, switch, syn1, ... or syn6; of pixels, also NAME of a file NAME.npz in the folder KSUBSET_DATA",
     )
     method: str = _setting("sfess-v", "gs, stgs, sfess, sfess-v, simple, imle, ncpss or hybrid: gradient estimator")
     k: int | None = _setting(None, "size of the subsets; by default the data set's own (30 pixels, and 10 of digits)")
@@ -68,8 +70,9 @@ class RunConfig:
         self._check("k", self.k is None or self._whole("k", 1), "an integer >= 1, or None for the data set's own")
         self._check("k_start", self.k_start is None or self._whole("k_start", 1), "an integer >= 1, or None for k")
         self._check("k_until", self._number("k_until") and 0 < self.k_until <= 1, "a number in (0, 1]")
-        for name, least in (("epochs", 1), ("samples", 1), ("seed", 0), ("batch_size", 1)):
-            self._check(name, self._whole(name, least), f"an integer >= {least}")
+        for name in ("epochs", "samples", "batch_size"):
+            self._check(name, self._whole(name, 1), "an integer >= 1")
+        self._check("seed", self._whole("seed", 0) and self.seed <= _MOST_SEED, f"an integer from 0 to {_MOST_SEED}")
         for name, known in (("subsets_per", SUBSETS_PER), ("lr_schedule", SCHEDULES), ("precision", PRECISIONS)):
             self._check(name, getattr(self, name) in known, f"one of {', '.join(known)}")
         for name in ("tuning", "selector_beta1"):

@@ -1,6 +1,6 @@
 """Data sets by name, as tensors.
 
-A new set is one entry of :data:`SETS`.
+A new set is one entry of :data:`SETS`, or a file of one's own, as of :func:`find`.
 """
 
 import functools
@@ -9,7 +9,9 @@ import hashlib
 import itertools
 import math
 import os
+import re
 import struct
+import zipfile
 import zlib
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -25,6 +27,8 @@ from ksubset._support.extras import require
 __all__ = ["SETS", "DataSet", "DataSplit", "IdxFile", "IdxSet", "Source", "find", "load", "load_idx"]
 
 _TRAINING, _VALIDATION = 40_000, 10_000
+# Structural similarity has a window of 5 pixels on small images.
+_LEAST_SIDE = 5
 
 
 @dataclass(frozen=True)
@@ -59,6 +63,9 @@ class DataSplit(DataSet):
 
     Shapes:
         images `(N, n)`, labels `(N,)`.
+
+    Raises:
+        ValueError: images or labels are of another kind; the message says which.
     """
 
     train_images: Tensor
@@ -68,6 +75,29 @@ class DataSplit(DataSet):
     test_images: Tensor
     test_labels: Tensor
 
+    def __post_init__(self) -> None:
+        for part in ("train", "validation", "test"):
+            images, labels = getattr(self, f"{part}_images"), getattr(self, f"{part}_labels")
+            if images.dtype != torch.float32 or images.ndim != 2 or images.shape[1] != self.n:
+                raise ValueError(
+                    f"{part}_images: expected float32 of shape (N, {self.n}), the pixels of square images of "
+                    f"{self.side} x {self.side}, got {images.dtype} of shape {tuple(images.shape)}"
+                )
+            if len(images) and not (images.min() >= 0 and images.max() <= 1):
+                raise ValueError(
+                    f"{part}_images: expected grey levels from 0 to 1, got {images.min():.4g} to {images.max():.4g}"
+                )
+            if labels.dtype != torch.int64 or labels.shape != images.shape[:1]:
+                raise ValueError(
+                    f"{part}_labels: expected int64 of shape ({len(images)},), one for each image, "
+                    f"got {labels.dtype} of shape {tuple(labels.shape)}"
+                )
+            if len(labels) and not (labels.min() >= 0 and labels.max() < self.num_classes):
+                raise ValueError(
+                    f"{part}_labels: expected classes from 0 to {self.num_classes - 1}, "
+                    f"got {int(labels.min())} to {int(labels.max())}"
+                )
+
 
 @dataclass(frozen=True)
 class IdxFile:
@@ -76,10 +106,12 @@ class IdxFile:
     Arguments:
         name: file name, the same in a local folder and at every mirror.
         md5: the official checksum of the compressed file.
+        content: the checksum of what it holds, for files that were unpacked, or packed anew; None if it is not known.
     """
 
     name: str
     md5: str
+    content: str | None = None
 
 
 @dataclass(frozen=True)
@@ -116,10 +148,62 @@ class Source(DataSet):
 
 
 def find(name: str) -> Source:
-    """What is known of the data set of this name, without loading it; else a ValueError with the known names."""
-    if name not in SETS:
-        raise ValueError(f"dataset: expected one of {', '.join(SETS)}, got {name!r}")
-    return SETS[name]
+    """What is known of the data set of this name, without loading its images.
+
+    Besides :data:`SETS`, a name may be that of a file of one's own: ``NAME.npz`` in the folder that ``KSUBSET_DATA``
+    names, with the arrays ``train_images``, ``train_labels``, and the same for ``validation`` and ``test``. Images
+    `(N, side, side)` are of grey levels, unsigned bytes or floats from 0 to 1; labels `(N,)` are integers from 0.
+    Subsets have 4 % of the pixels unless a run says otherwise.
+
+    Raises:
+        ValueError: the name is unknown, or the file is of another kind; the message says how.
+        OSError: ``KSUBSET_DATA`` names no folder.
+    """
+    if name in SETS:
+        return SETS[name]
+    folder = _folder()
+    if folder is None or not re.fullmatch(r"[A-Za-z0-9][\w.-]*", name) or not (folder / f"{name}.npz").exists():
+        raise ValueError(
+            f"dataset: expected one of {', '.join(SETS)}, or the name of a file NAME.npz in the folder that "
+            f"KSUBSET_DATA names, got {name!r}"
+        )
+    path = folder / f"{name}.npz"
+    parts = _own(path)
+    num_classes = 1 + max(int(labels.max(initial=0)) for _, labels in parts)
+    side = parts[0][0].shape[1]
+    return Source(name, side, num_classes, math.ceil(0.04 * side**2), lambda _: [_tensors(*part) for part in parts])
+
+
+def _folder() -> Path | None:
+    """The folder that the environment variable names."""
+    name = os.environ.get("KSUBSET_DATA")
+    if name and not Path(name).is_dir():
+        raise NotADirectoryError(f"KSUBSET_DATA: expected a folder with data, got {name}")
+    return Path(name) if name else None
+
+
+def _own(path: Path) -> list[tuple[np.ndarray, np.ndarray]]:
+    """Images and labels of the three parts of a file."""
+    names = [f"{part}_{what}" for part in ("train", "validation", "test") for what in ("images", "labels")]
+    try:
+        with np.load(path, allow_pickle=False) as file:
+            found = [file[name] for name in names]
+    except (KeyError, ValueError, OSError, EOFError, zipfile.BadZipFile) as error:
+        raise ValueError(f"{path}: expected a file of numpy.savez with {', '.join(names)}, got {error}") from error
+    side = found[0].shape[-1] if found[0].ndim == 3 else 0
+    for name, array in zip(names, found, strict=True):
+        if name.endswith("images"):
+            fits = array.dtype == np.uint8 or array.dtype.kind == "f"
+            if not (fits and array.shape[1:] == (side, side) and side >= _LEAST_SIDE and len(array)):
+                raise ValueError(
+                    f"{path}: {name}: expected unsigned bytes or floats of shape (N, side, side), of one side of "
+                    f"{_LEAST_SIDE} or more for all parts, got {array.dtype} of shape {array.shape}"
+                )
+        elif array.dtype.kind not in "iu" or array.ndim != 1:
+            raise ValueError(
+                f"{path}: {name}: expected integers of shape (N,), got {array.dtype} of shape {array.shape}"
+            )
+    return list(zip(found[::2], found[1::2], strict=True))
 
 
 def load(name: str, root: str | os.PathLike[str] | None = None) -> DataSplit:
@@ -131,12 +215,14 @@ def load(name: str, root: str | os.PathLike[str] | None = None) -> DataSplit:
     Raises:
         ValueError: the name is unknown, or a file is damaged.
         ImportError: a download is needed and pooch is missing, or scikit-learn for the digits.
-        OSError: a download is needed and fails.
+        OSError: ``KSUBSET_DATA`` names no folder, or a download is needed and fails.
     """
     source = find(name)
-    folder = root if root is not None else os.environ.get("KSUBSET_DATA")
-    parts = source.parts(Path(folder) if folder else None)
-    return DataSplit(source.label, source.side, source.num_classes, source.k, *itertools.chain(*parts))
+    parts = source.parts(_folder() if root is None else Path(root))
+    try:
+        return DataSplit(source.label, source.side, source.num_classes, source.k, *itertools.chain(*parts))
+    except ValueError as error:
+        raise ValueError(f"{name}: {error}") from error
 
 
 def load_idx(spec: IdxSet, root: Path | None) -> list[tuple[Tensor, Tensor]]:
@@ -169,16 +255,21 @@ def _pair(spec: IdxSet, image_file: IdxFile, label_file: IdxFile, root: Path | N
             f"{label_path}: expected one label for each of the {len(images)} images of {image_path.name}, "
             f"got {len(labels)}; {_way_out(label_path)}"
         )
-    pixels = torch.from_numpy(images).flatten(1).float() / 255
-    return pixels, torch.from_numpy(labels).long()
+    return _tensors(images, labels)
+
+
+def _tensors(images: np.ndarray, labels: np.ndarray) -> tuple[Tensor, Tensor]:
+    pixels = torch.from_numpy(images).flatten(1).float()
+    return pixels / 255 if images.dtype == np.uint8 else pixels, torch.from_numpy(labels.astype(np.int64))
 
 
 def _locate(spec: IdxSet, file: IdxFile, root: Path | None) -> Path:
-    """Path of a file: in ``root`` if it lies there, else in the cache, downloaded where necessary."""
+    """Path of a file: in ``root`` if it lies there, packed or not, else in the cache, downloaded where necessary."""
     if root is not None:
         path = root / spec.folder / file.name
-        if path.exists():
-            return path
+        for found in (path, path.with_suffix("")):
+            if found.exists():
+                return found
     pooch = require("pooch")
     cache = pooch.os_cache("ksubset") / spec.folder
     failures = []
@@ -203,18 +294,25 @@ def _way_out(path: Path) -> str:
 
 
 def _read(path: Path, file: IdxFile) -> bytes:
-    """The uncompressed content, its checksum verified."""
+    """The uncompressed content; its checksum is verified, or that of the file."""
     packed = path.read_bytes()
-    md5 = hashlib.md5(packed, usedforsecurity=False).hexdigest()
-    if md5 != file.md5:
-        raise ValueError(
-            f"{path}: expected the md5 checksum {file.md5}, got {md5} ({len(packed)} bytes): the file is damaged, "
-            f"incomplete or another one; {_way_out(path)}"
-        )
+    md5 = _md5(packed)
     try:
-        return gzip.decompress(packed)
+        content = gzip.decompress(packed) if path.suffix == ".gz" else packed
     except (OSError, EOFError, zlib.error) as error:
-        raise ValueError(f"{path}: expected a gzip file, got {error}; {_way_out(path)}") from error
+        if md5 == file.md5:
+            raise ValueError(f"{path}: expected a gzip file, got {error}; {_way_out(path)}") from error
+        content = b""
+    if md5 != file.md5 and (file.content is None or _md5(content) != file.content):
+        raise ValueError(
+            f"{path}: expected the md5 checksum {file.md5}, or {file.content} of the content, got {md5} "
+            f"({len(packed)} bytes): the file is damaged, incomplete or another one; {_way_out(path)}"
+        )
+    return content
+
+
+def _md5(content: bytes) -> str:
+    return hashlib.md5(content, usedforsecurity=False).hexdigest()
 
 
 def _parse(path: Path, content: bytes, dims: int) -> np.ndarray:
@@ -247,10 +345,16 @@ def _digits(_: Path | None) -> list[tuple[Tensor, Tensor]]:
     return [(images[part], labels[part]) for part in order.split(sizes)]
 
 
-def _like_mnist(label: str, folder: str, mirrors: tuple[str, ...], md5s: tuple[str, str, str, str]) -> Source:
+def _like_mnist(
+    label: str,
+    folder: str,
+    mirrors: tuple[str, ...],
+    md5s: tuple[str, ...],
+    contents: tuple[str | None, ...] = (None,) * 4,
+) -> Source:
     """A set of 28x28 images in ten classes under MNIST's file names; checksums in the order of the fields of IdxSet."""
     names = ("train-images-idx3", "train-labels-idx1", "t10k-images-idx3", "t10k-labels-idx1")
-    a, b, c, d = (IdxFile(f"{name}-ubyte.gz", md5) for name, md5 in zip(names, md5s, strict=True))
+    a, b, c, d = map(IdxFile, [f"{name}-ubyte.gz" for name in names], md5s, contents)
     spec = IdxSet(folder, mirrors, train_images=a, train_labels=b, test_images=c, test_labels=d)
     return Source(label, 28, 10, 30, functools.partial(load_idx, spec))
 
@@ -262,17 +366,21 @@ SETS = {
         ("https://ossci-datasets.s3.amazonaws.com/mnist/", "https://storage.googleapis.com/cvdf-datasets/mnist/"),
         ("f68b3c2dcbeaaa9fbdd348bbdeb94873", "d53e105ee54ea40749a09fcbcd1e9432",
          "9fb629c4189551a2d022fa330f9573f3", "ec29112dd5afa0611ce80d1b7f02629c"),
+        ("6bbc9ace898e44ae57da46a324031adb", "a25bea736e30d166cdddb491f175f624",
+         "2646ac647ad5339dbf082846283269ea", "27ae3e4e09519cfbb04c329615203637"),
     ),
     "fashion-mnist": _like_mnist(
         "Fashion-MNIST", "fashion_mnist",
-        ("http://fashion-mnist.s3-website.eu-central-1.amazonaws.com/",
-         "https://github.com/zalandoresearch/fashion-mnist/raw/master/data/fashion/"),
+        ("https://github.com/zalandoresearch/fashion-mnist/raw/master/data/fashion/",
+         "http://fashion-mnist.s3-website.eu-central-1.amazonaws.com/"),
         ("8d4fb7e6c68d591d4c3dfef9ec88bf0d", "25c81989df183df01b3e8a0aad5dffbe",
          "bef4ecab320f06d8554ea6380940ec79", "bb300cfdad3c16e7a12a480ee83cd310"),
+        ("f4a8712d7a061bf5bd6d2ca38dc4d50a", "9018921c3c673c538a1fc5bad174d6f9",
+         "8181f5470baa50b63fa0f6fddb340f0a", "15d484375f8d13e6eb1aabb0c3f46965"),
     ),
     "kmnist": _like_mnist(
         "KMNIST", "kmnist",
-        ("http://codh.rois.ac.jp/kmnist/dataset/kmnist/",),
+        ("https://codh.rois.ac.jp/kmnist/dataset/kmnist/", "http://codh.rois.ac.jp/kmnist/dataset/kmnist/"),
         ("bdb82020997e1d708af4cf47b453dcf7", "e144d726b3acfaa3e44228e80efcd344",
          "5c965bf0a639b31b8f53240b1b52f4d7", "7320c461ea6c1c855c0b718fb2a4b134"),
     ),

@@ -6,6 +6,7 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
+from ksubset._support import files
 from ksubset._support.extras import require
 from ksubset.experiments.training import Training
 
@@ -26,10 +27,12 @@ class TensorBoard(AbstractContextManager["TensorBoard"]):
 
     Raises:
         ImportError: tensorboard is missing.
+        OSError: the folder is not writable.
     """
 
     def __init__(self, folder: str | Path, name: str) -> None:
         writer = require("torch.utils.tensorboard", "tensorboard").SummaryWriter
+        files.prepare(folder, "tensorboard")
         self._open: Callable[..., Any] = functools.partial(writer, str(Path(folder) / name))
         self._writer: Any = None
 

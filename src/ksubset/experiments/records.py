@@ -3,21 +3,35 @@
 import dataclasses
 import hashlib
 import json
+import math
 import os
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 from ksubset._support import files
 from ksubset._support.markdown import quantity
 from ksubset.experiments import protocols
 from ksubset.experiments.config import RunConfig
 
-__all__ = ["FINISHED", "INTERRUPTED", "Record", "describe", "group", "latest", "load", "read", "slug", "write"]
+__all__ = [
+    "FINISHED",
+    "FORMAT",
+    "INTERRUPTED",
+    "Record",
+    "describe",
+    "group",
+    "latest",
+    "load",
+    "read",
+    "slug",
+    "write",
+]
 
 FINISHED, INTERRUPTED = "finished", "interrupted"
+FORMAT = 2
 
 # What tells the cells of one table apart; everything else must agree, or the cells do not compare.
 _CELL = ("task", "dataset", "method", "seed")
@@ -42,6 +56,8 @@ class Record:
         device: the GPU, or the CPU and its number of threads; then ``bfloat16``, if matrix products were in it.
         commit: commit of the source tree, ``-dirty`` appended if it was changed; None outside of one.
         timestamp: end of the run, ISO 8601, UTC.
+        format: of the record, :data:`FORMAT` for those that are written today. Records of format 1 say none; their SSIM
+            also counts the pixels near the border.
         side: pixels along an edge of the images; None for a task without any.
         selected: indices of the selected pixels, the mode of the learned distribution, where one is shared by all.
         inclusion: inclusion probability of each of the n pixels, where all share them.
@@ -60,6 +76,7 @@ class Record:
     device: str
     commit: str | None
     timestamp: str
+    format: int = 1
     side: int | None = None
     selected: list[int] = field(default_factory=list)
     inclusion: list[float] = field(default_factory=list)
@@ -83,7 +100,7 @@ def write(record: Record, folder: str | os.PathLike[str]) -> Path:
     path = files.prepare(folder) / record.filename
     if record.status == INTERRUPTED and path.exists() and load(path).status == FINISHED:
         return path
-    files.write(path, json.dumps(dataclasses.asdict(record)).encode())
+    files.write(path, json.dumps(dataclasses.asdict(record), allow_nan=False).encode())
     return path
 
 
@@ -95,11 +112,79 @@ def load(path: str | os.PathLike[str]) -> Record:
         OSError: the file cannot be read.
     """
     try:
-        fields = json.loads(Path(path).read_text(encoding="utf-8"))
-        return Record(**fields | {"config": RunConfig(**fields["config"])})
+        fields = json.loads(Path(path).read_text(encoding="utf-8"), parse_constant=_no_number)
+        record = Record(**fields | {"config": RunConfig(**fields["config"])})
+        _check(record)
+        return record
     # A file of another kind fails in one of these ways: no JSON, not a mapping, missing or unknown fields.
     except (ValueError, TypeError, KeyError, AttributeError) as error:
         raise ValueError(f"{path}: expected a record written by 'ksubset run', got {error!r}") from error
+
+
+def _no_number(name: str) -> NoReturn:
+    raise ValueError(f"a number is {name}")
+
+
+def _check(record: Record) -> None:
+    """Make sure that tables and figures find what they take for granted.
+
+    Raises:
+        ValueError: a field is of another kind; the message names it.
+    """
+
+    def expect(name: str, fits: bool, expected: str) -> None:
+        if not fits:
+            raise ValueError(f"{name}: expected {expected}")
+
+    expect("format", record.format in range(1, FORMAT + 1), f"1 to {FORMAT}")
+    expect("status", record.status in (FINISHED, INTERRUPTED), f"{FINISHED} or {INTERRUPTED}")
+    expect("labels", _all_of(record.labels, str, {"task", "dataset", "method"}), "names of task, dataset and method")
+    expect("versions", _all_of(record.versions, str), "names and versions")
+    for name in ("device", "timestamp"):
+        expect(name, isinstance(getattr(record, name), str), "text")
+    expect("test", _all_of(record.test, _NUMBER), "numbers by name")
+    expect("seconds_total", _is(record.seconds_total, _NUMBER), "a number")
+    per_epoch = record.seconds_per_epoch
+    expect("seconds_per_epoch", _is(per_epoch, _NUMBER) or (per_epoch is None and not record.history), "a number")
+    expect("history", isinstance(record.history, list), "a list")
+    first = record.history[0] if record.history else {}
+    for number, entry in enumerate(record.history, 1):
+        expect("history", isinstance(entry, dict) and entry.get("epoch") == number, "the epochs from 1 in their order")
+        rest = {name: value for name, value in entry.items() if name not in ("train", "validation")}
+        expect("history", _all_of(rest, _NUMBER, {"epoch", "loss", "seconds"}), "loss and seconds of each epoch")
+        for part in ("train", "validation"):
+            expect("history", _all_of(entry.get(part), _NUMBER), f"numbers by name for {part} in each epoch")
+            expect("history", entry[part].keys() == first[part].keys(), f"the same metrics for {part} in each epoch")
+    expect("test", not first or record.test.keys() >= first["validation"].keys(), "the metrics of validation")
+    pixels = None if record.side is None else record.side**2
+    expect("side", pixels is not None or not record.originals, "a number where there are images")
+    expect("selected, inclusion", _rows([record.selected], int) and _rows([record.inclusion], _NUMBER), "numbers")
+    for name in ("originals", "reconstructions"):
+        expect(name, _rows(getattr(record, name), int, pixels), "images of side x side grey levels")
+    expect("reconstructions", len(record.reconstructions) in (0, len(record.originals)), "one of each original")
+
+
+_NUMBER = (int, float)
+
+
+def _is(value: object, kind: type | tuple[type, ...]) -> bool:
+    """Whether a value is of a kind; of numbers, the finite ones."""
+    finite = not isinstance(value, (int, float)) or math.isfinite(value)
+    return isinstance(value, kind) and not isinstance(value, bool) and finite
+
+
+def _all_of(values: object, kind: type | tuple[type, ...], names: Collection[str] = ()) -> bool:
+    """Whether a mapping has these names, and values of a kind."""
+    return isinstance(values, dict) and values.keys() >= set(names) and all(_is(v, kind) for v in values.values())
+
+
+def _rows(rows: object, kind: type | tuple[type, ...], length: int | None = None) -> bool:
+    """Whether this is a list of lists of a kind and a length."""
+
+    def fits(row: object) -> bool:
+        return isinstance(row, list) and length in (None, len(row)) and all(_is(value, kind) for value in row)
+
+    return isinstance(rows, list) and all(map(fits, rows))
 
 
 def read(*folders: str | os.PathLike[str]) -> Iterator[Record]:

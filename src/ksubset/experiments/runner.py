@@ -119,6 +119,7 @@ def run(
             device=f"{provenance.device_name(device)}{', bfloat16' if task.mixed else ''}",
             commit=commit,
             timestamp=datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+            format=records.FORMAT,
             **task.outcome(),
         )
         records.write(record, out)

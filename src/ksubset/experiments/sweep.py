@@ -74,6 +74,7 @@ def sweep(
             raise ValueError(f"{name}: expected an integer >= 1, got {value}")
     if tensorboard is not None:
         require("torch.utils.tensorboard", "tensorboard")
+        files.prepare(tensorboard, "tensorboard")
     ray = require("ray", "ray") if backend == "ray" else None
     configs = list(dict.fromkeys(runner.resolve(config) for config in configs))
     files.prepare(out)

@@ -109,8 +109,12 @@ def _cells(records: Iterable[Record]) -> Iterator[tuple[str, str, str, list[Reco
     for metric, measure in tasks.MEASURES.items():
         title = f"{measure.label[0].upper()}{measure.label[1:]} {'↑' if measure.higher_is_better else '↓'}"
         measured = [record for record in records if metric in record.test]
-        for dataset, runs in group(measured, lambda record: record.labels["dataset"]).items():
-            yield metric, title, dataset, runs
+        # SSIM had another definition in records of format 1, and values of the two do not compare.
+        former = [record for record in measured if metric == "ssim" and record.format == 1]
+        others = [record for record in measured if record not in former]
+        for runs, name_of in ((former, f"{title} (with the border)"), (others, title)):
+            for dataset, those in group(runs, lambda record: record.labels["dataset"]).items():
+                yield metric, name_of, dataset, those
 
 
 def _values(records: Iterable[Record], metric: str) -> dict[str, list[float]]:
@@ -202,11 +206,12 @@ def _finished(records: Sequence[Record]) -> tuple[list[Record], list[str]]:
         else:
             block = (len(PROTOCOLS), config.subsets_per, config.epochs, config.samples, config.k_start or 0)
         order = printed.index(dataset) if dataset in printed else len(printed)
+        known = list(tasks.find(config.task).sets)
         return (
             *block,
             describe(config),
             order,
-            list(tasks.find(config.task).sets).index(config.dataset),
+            known.index(config.dataset) if config.dataset in known else len(known),
             config.task,
             config.seed,
         )

@@ -4,14 +4,14 @@ from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Self
+from typing import Any, Self
 
 from ksubset.experiments import records, runner
 from ksubset.experiments.config import RunConfig
 from ksubset.experiments.monitor import TensorBoard
 from ksubset.experiments.records import Record
 
-__all__ = ["Failure", "Plan", "Report", "Result", "finished", "metrics", "summary", "title"]
+__all__ = ["Failure", "Plan", "Report", "Result", "finished", "progress", "summary", "title"]
 
 
 @dataclass(frozen=True)
@@ -69,6 +69,12 @@ class Report:
     def start(self, config: RunConfig) -> None:
         self.say(f"{self.titles[config]}: started")
 
+    def epoch(self, config: RunConfig, entry: dict[str, Any]) -> None:
+        """A line every tenth of a run, from its entries of the history."""
+        done, total = entry["epoch"], config.epochs
+        if 10 * done // total > 10 * (done - 1) // total and done < total:
+            self.say(f"{self.titles[config]}: epoch {done}/{total}, {progress(entry)}")
+
     def end(self, config: RunConfig, result: Result) -> None:
         text = f"failed, {result.reason}" if isinstance(result, Failure) else summary(result, self._out)
         self._keep(config, result, text)
@@ -96,6 +102,11 @@ def title(config: RunConfig) -> str:
 def summary(record: Record, out: Path) -> str:
     """What came out of a run and where it is, in one line."""
     return f"test {metrics(record.test)}, {record.seconds_total:.1f} s, {out / record.filename}"
+
+
+def progress(entry: dict[str, Any]) -> str:
+    """An epoch in words, from its entry of the history."""
+    return f"loss {entry['loss']:.4f}, validation {metrics(entry['validation'])}"
 
 
 def metrics(values: dict[str, float]) -> str:

@@ -2,15 +2,18 @@
 
 import _thread
 import multiprocessing
+import multiprocessing.queues
 import os
+import queue
 import signal
 import threading
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from multiprocessing.connection import Connection
+from typing import Any, TypeAlias
 
 import torch
 
@@ -21,9 +24,12 @@ from ksubset.experiments.config import RunConfig
 __all__ = ["Bar", "here", "in_processes"]
 
 Bar = Callable[[str, int], AbstractContextManager[runner.Progress]]
+Epochs: TypeAlias = "multiprocessing.queues.Queue[tuple[RunConfig, dict[str, Any]]]"
 
 # Workers lost in a row, with no run that ended in between, after which something is wrong beyond bad luck.
 _LOSSES = 3
+# Seconds from one look at what the workers say to the next.
+_GLANCE = 0.5
 
 
 def here(configs: Sequence[RunConfig], plan: Plan, report: Report, bar: Bar | None) -> None:
@@ -47,15 +53,20 @@ def in_processes(configs: Sequence[RunConfig], plan: Plan, report: Report, jobs:
     while waiting:
         running: dict[Future[Result], RunConfig] = {}
         stop, hold = context.Pipe(duplex=False)
+        epochs: Epochs = context.Queue()
         try:
             # On the way out, in this order: closing `hold` interrupts the runs, and the pool waits for them.
-            with stop, ProcessPoolExecutor(min(jobs, len(waiting)), context, _prepare, (stop,)) as pool, hold:
+            with stop, ProcessPoolExecutor(min(jobs, len(waiting)), context, _prepare, (stop, epochs)) as pool, hold:
                 while waiting or running:
                     while waiting and len(running) < jobs:
                         with _shielded():
                             running[pool.submit(_in_process, waiting[0], plan)] = waiting[0]
                         report.start(waiting.popleft())
-                    for future in wait(running, return_when=FIRST_COMPLETED).done:
+                    done = wait(running, timeout=_GLANCE, return_when=FIRST_COMPLETED).done
+                    with suppress(queue.Empty):
+                        while True:
+                            report.epoch(*epochs.get_nowait())
+                    for future in done:
                         result = future.result()
                         report.end(running.pop(future), result)
                         losses = 0
@@ -86,12 +97,17 @@ def _shielded() -> Iterator[None]:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
+_epochs: Epochs
 _busy = threading.Lock()
 _stopped = threading.Event()
 
 
-def _prepare(stop: Connection) -> None:
+def _prepare(stop: Connection, epochs: Epochs) -> None:
     """Make a new process a worker, that ends its run when the other end of the pipe is closed."""
+    global _epochs  # noqa: PLW0603 - what a process is started with cannot travel with its runs
+    _epochs = epochs
+    # A worker that ends does not wait for somebody to hear of its last epoch.
+    epochs.cancel_join_thread()
     torch.set_num_threads(1)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     threading.Thread(target=_watch, args=(stop,), daemon=True).start()
@@ -116,6 +132,6 @@ def _in_process(config: RunConfig, plan: Plan) -> Result:
         try:
             if _stopped.is_set():
                 raise KeyboardInterrupt
-            return plan.attempt(config)
+            return plan.attempt(config, lambda entry: _epochs.put((config, entry)))
         finally:
             signal.signal(signal.SIGINT, signal.SIG_IGN)

@@ -1,5 +1,6 @@
 """The paper's figures "Convergence plots" and "Convergence plots (validation)"."""
 
+import math
 import statistics
 from collections.abc import Iterable, Sequence
 
@@ -8,7 +9,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
 from ksubset.experiments import tasks
-from ksubset.experiments.plots.style import DATASETS, METHODS, METRICS, colour, ordered, spread
+from ksubset.experiments.plots.style import DATASETS, METHODS, METRICS, colour, marker, ordered, some, spread
 from ksubset.experiments.records import Record, describe, group, slug
 
 __all__ = ["band", "draw"]
@@ -40,8 +41,13 @@ def _own(record: Record) -> str:
     return "" if record.config.task in tasks.PRINTED else record.config.task
 
 
-def band(panel: Axes, runs: Sequence[Record], part: str, metric: str, *, label: str, colour: str) -> None:
-    """A metric over the epochs: the mean over some runs as a line, two standard deviations as a band."""
+def band(
+    panel: Axes, runs: Sequence[Record], part: str, metric: str, *, label: str, colour: str, marker: str, place: int
+) -> None:
+    """A metric over the epochs: the mean over some runs as a line, two standard deviations as a band.
+
+    Bands of shares end at 0 and 1. ``place`` is that of the line among others.
+    """
     # Interrupted runs are shorter: each epoch takes the runs that reached it.
     values: dict[int, list[float]] = {}
     for run in runs:
@@ -50,10 +56,13 @@ def band(panel: Axes, runs: Sequence[Record], part: str, metric: str, *, label: 
     epochs = sorted(values)
     means = [statistics.fmean(values[epoch]) for epoch in epochs]
     spreads = [spread(values[epoch]) for epoch in epochs]
-    # A single epoch makes no line.
-    panel.plot(epochs, means, color=colour, label=label, linewidth=1.5, marker="o" if len(epochs) == 1 else None)
-    low = [mean - width for mean, width in zip(means, spreads, strict=True)]
-    high = [mean + width for mean, width in zip(means, spreads, strict=True)]
+    panel.plot(
+        epochs, means, color=colour, label=label, linewidth=1.5, marker=marker, markersize=4,
+        markevery=some(epochs, place),
+    )  # fmt: skip
+    least, most = (0.0, 1.0) if metric == "accuracy" else (-math.inf, math.inf)
+    low = [max(mean - width, least) for mean, width in zip(means, spreads, strict=True)]
+    high = [min(mean + width, most) for mean, width in zip(means, spreads, strict=True)]
     panel.fill_between(epochs, low, high, color=colour, alpha=0.2, linewidth=0)
 
 
@@ -78,7 +87,8 @@ def _figure(records: Sequence[Record], part: str, protocol: str) -> Figure:
             if metric == "accuracy":
                 panel.set_ylim(0, 1)
             for method, seeds in group(runs, lambda record: record.labels["method"]).items():
-                band(panel, seeds, part, metric, label=method, colour=colour(method, methods))
+                style = {"colour": colour(method, methods), "marker": marker(method, methods)}
+                band(panel, seeds, part, metric, label=method, place=methods.index(method), **style)
     lines = {line.get_label(): line for panel in axes.flat for line in panel.get_lines()}
     shown = [method for method in methods if method in lines]
     columns = min(len(shown), 4 * len(datasets))

@@ -14,7 +14,17 @@ from matplotlib.ticker import MaxNLocator
 
 from ksubset.experiments.config import RunConfig
 from ksubset.experiments.plots.convergence import band
-from ksubset.experiments.plots.style import METHODS, METRICS, colour, counted, logarithmic, ordered, spread
+from ksubset.experiments.plots.style import (
+    MARKERS,
+    METHODS,
+    METRICS,
+    colour,
+    counted,
+    logarithmic,
+    marker,
+    ordered,
+    spread,
+)
 from ksubset.experiments.records import FINISHED, Record, describe, group, slug
 
 __all__ = ["draw", "members"]
@@ -85,8 +95,9 @@ def _annealing_figure(records: Sequence[Record], metric: str) -> Figure:
     figure = Figure(figsize=(10, 4.6), layout="constrained")
     left, right = figure.subplots(1, 2, width_ratios=(3, 2))
     for place, (runs, label, shade) in enumerate(zip(cells.values(), labels, shades, strict=True)):
-        band(left, runs, "validation", metric, label=label, colour=shade)
-        _points(right, [place], [runs], metric, color=shade)
+        mark = MARKERS[place % len(MARKERS)]
+        band(left, runs, "validation", metric, label=label, colour=shade, marker=mark, place=place)
+        _points(right, [place], [runs], metric, color=shade, marker=mark)
     left.set_xlabel("epoch")
     left.xaxis.set_major_locator(MaxNLocator(integer=True))
     left.set_ylabel(f"validation {METRICS[metric]}")
@@ -114,7 +125,7 @@ def _samples_figure(records: Sequence[Record], metric: str) -> Figure:
     methods = group(records, lambda record: record.labels["method"])
     for method in ordered(methods, METHODS):
         cells = group(sorted(methods[method], key=lambda run: run.config.samples), lambda run: run.config.samples)
-        style = {"color": colour(method, methods), "label": method}
+        style = {"color": colour(method, methods), "label": method, "marker": marker(method, methods)}
         _points(panels[0], list(cells), list(cells.values()), metric, **style)
         if counts:
             evaluations = [statistics.fmean(map(_evaluations, runs)) for runs in cells.values()]
@@ -141,7 +152,7 @@ def _points(panel: Axes, x: Sequence[float], cells: Sequence[Sequence[Record]], 
     means = [statistics.fmean(cell) for cell in values]
     # The spread of a single seed is unknown, which is not a spread of nothing.
     spreads = [spread(cell) if len(cell) > 1 else float("nan") for cell in values]
-    panel.errorbar(x, means, yerr=spreads, marker="o", markersize=4, linewidth=1.3, capsize=3, **style)
+    panel.errorbar(x, means, yerr=spreads, markersize=4, linewidth=1.3, capsize=3, **style)
 
 
 def _evaluations(record: Record) -> int:

@@ -11,9 +11,23 @@ from ksubset._support.markdown import quantity
 from ksubset.experiments.methods import METHODS as _KNOWN
 from ksubset.experiments.tasks import MEASURES, TASKS
 
-__all__ = ["DATASETS", "METHODS", "METRICS", "colour", "counted", "logarithmic", "ordered", "spread"]
+__all__ = [
+    "DATASETS",
+    "MARKERS",
+    "METHODS",
+    "METRICS",
+    "colour",
+    "counted",
+    "logarithmic",
+    "marker",
+    "ordered",
+    "some",
+    "spread",
+]
 
 METHODS = tuple(method.label for method in _KNOWN.values())
+MARKERS = ("o", "s", "^", "v", "D", "P", "X", "*")
+_MARKED = 8
 DATASETS = ("MNIST", "Fashion-MNIST", "KMNIST")
 METRICS = {name: MEASURES[name].label for name in (next(iter(task.measures)) for task in reversed(TASKS.values()))}
 """The first metric of each task, and how axes call it."""
@@ -21,7 +35,22 @@ METRICS = {name: MEASURES[name].label for name in (next(iter(task.measures)) for
 
 def colour(method: str, others: Iterable[str] = ()) -> str:
     """The colour of a method, the same in all figures; one that is not ours has its place among ``others``."""
-    return palette.COLOURS[ordered([*METHODS, method, *others], METHODS).index(method) % len(palette.COLOURS)]
+    return palette.COLOURS[_place(method, others) % len(palette.COLOURS)]
+
+
+def marker(method: str, others: Iterable[str] = ()) -> str:
+    """The marker of a method, that tells it from others where colours do not; as :func:`colour`."""
+    return MARKERS[_place(method, others) % len(MARKERS)]
+
+
+def _place(method: str, others: Iterable[str]) -> int:
+    return ordered([*METHODS, method, *others], METHODS).index(method)
+
+
+def some(points: Sequence[object], place: int = 0) -> list[int]:
+    """Which points of a line have a marker: few, and others on the lines beside it."""
+    step = max(1, len(points) // _MARKED)
+    return list(range(place % step, len(points), step))
 
 
 def ordered(names: Iterable[str], first: Sequence[str]) -> list[str]:

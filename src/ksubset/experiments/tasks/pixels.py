@@ -89,6 +89,10 @@ class PixelTask(Task):
         self.network = self.build().to(device)
 
     @classmethod
+    def data_set(cls, name: str) -> datasets.Source:
+        return datasets.find(name)
+
+    @classmethod
     def load(cls, name: str) -> DataSplit:
         return datasets.load(name)
 

@@ -8,15 +8,49 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from ksubset._support.extras import require
 from ksubset.experiments.config import RunConfig
 from ksubset.experiments.datasets import DataSplit
 from ksubset.experiments.tasks.base import Metric
 from ksubset.experiments.tasks.pixels import PixelNetwork, PixelTask, SelectLinear
 
-__all__ = ["Reconstruction", "ReconstructionNetwork"]
+__all__ = ["Reconstruction", "ReconstructionNetwork", "similarity"]
 
 _CPU_PIECE = 256
+# Mean squared errors of less are rounding of float32.
+_LEAST_ERROR = 1e-12
+
+
+def similarity(images: Tensor, others: Tensor, sigma: float) -> Tensor:
+    """Structural similarity (SSIM) of images with grey levels in [0, 1].
+
+    Means, variances and covariances are those of the Gaussian weights, without a correction for small samples, and
+    the similarity is averaged over the pixels whose whole window lies within the image: as in the reference, and as in
+    scikit-image with ``gaussian_weights=True, use_sample_covariance=False, data_range=1``.
+
+    Arguments:
+        images: `(N, H, W)`.
+        others: what they are compared with, `(N, H, W)`; which is which makes no difference.
+        sigma: standard deviation of the weights, in pixels; they reach to 3.5 times of it.
+
+    Returns:
+        `(N,)`, at most 1.
+
+    References:
+        Wang, Bovik, Sheikh and Simoncelli (2004), https://doi.org/10.1109/TIP.2003.819861.
+    """
+    reach = int(3.5 * sigma + 0.5)
+    weights = torch.exp(
+        -(torch.arange(-reach, reach + 1, dtype=images.dtype, device=images.device) ** 2) / (2 * sigma**2)
+    )
+    weights = weights / weights.sum()
+    maps = torch.cat([images, others, images * images, others * others, images * others])[:, None]
+    smooth = functional.conv2d(functional.conv2d(maps, weights.view(1, 1, 1, -1)), weights.view(1, 1, -1, 1))
+    x, y, xx, yy, xy = smooth.view(5, len(images), -1)
+    c1, c2 = 0.01**2, 0.03**2
+    above = (2 * x * y + c1) * (2 * (xy - x * y) + c2)
+    below = (x * x + y * y + c1) * (xx - x * x + yy - y * y + c2)
+    averages: Tensor = (above / below).mean(1)
+    return averages
 
 
 class ReconstructionNetwork(PixelNetwork):
@@ -54,10 +88,8 @@ class ReconstructionNetwork(PixelNetwork):
 class Reconstruction(PixelTask):
     """Binary cross-entropy, mean over the pixels; PSNR in dB and SSIM, both for pixel values in [0, 1].
 
-    PSNR is that of the mean squared error over all pixels of all images, SSIM the mean over the images.
-
-    Raises:
-        ImportError: torchmetrics is missing.
+    PSNR is that of the mean squared error over all pixels of all images, and at most 120 dB; SSIM is the mean over the
+    images.
     """
 
     name: ClassVar[str] = "reconstruction"
@@ -66,7 +98,6 @@ class Reconstruction(PixelTask):
 
     def __init__(self, config: RunConfig, data: DataSplit, device: torch.device) -> None:
         super().__init__(config, data, device)
-        self._ssim = require("torchmetrics.functional.image").structural_similarity_index_measure
         # The usual window (sigma 1.5, 11 pixels wide) leaves nothing of an 8x8 image; sigma 0.5 means 5 pixels, the
         # same fraction of the side.
         self._sigma = 1.5 if data.side > 11 else 0.5
@@ -85,15 +116,14 @@ class Reconstruction(PixelTask):
             "pixels": torch.tensor(pixels.numel()),
         }
         if not training:
-            square = (-1, 1, self.side, self.side)
-            truth = images.expand(pixels.shape).reshape(square)
-            ssim = self._ssim(pixels.view(square), truth, sigma=self._sigma, data_range=1.0, reduction="none")
+            square = (-1, self.side, self.side)
+            ssim = similarity(images.expand(pixels.shape).reshape(square), pixels.view(square), self._sigma)
             sums |= {"ssim": ssim.sum(), "images": torch.tensor(ssim.numel())}
         return sums
 
     def metrics(self, statistics: Mapping[str, Tensor]) -> dict[str, float]:
         error = float(statistics["squared_error"]) / float(statistics["pixels"])
-        values = {"psnr": -10 * math.log10(error) if error > 0 else math.inf}
+        values = {"psnr": -10 * math.log10(max(error, _LEAST_ERROR))}
         if "ssim" in statistics:
             values["ssim"] = float(statistics["ssim"]) / float(statistics["images"])
         return values

@@ -110,8 +110,8 @@ def select(
         raise ValueError(f"k: expected {least} to {most}, the number of columns, got {', '.join(map(str, k))}")
     if scoring is not None and scoring not in get_scorer_names():
         raise ValueError(f"scoring: expected a scorer of scikit-learn, such as 'roc_auc' or 'r2', got {scoring!r}")
-    if jobs == 0:
-        raise ValueError("jobs: expected 1 or more, or -1 for as many as there are cores, got 0")
+    if jobs == 0 or jobs < -1:
+        raise ValueError(f"jobs: expected 1 or more, or -1 for as many as there are cores, got {jobs}")
     search, test = _split(table, cv, test_share, seed)
     selector = KSubsetSelector(
         estimator, n_features_to_select=k if isinstance(k, str) else list(k), scoring=scoring,
