@@ -1,5 +1,7 @@
 """Configuration of the documentation."""
 
+import re
+
 from docutils import nodes
 from latex2mathml.converter import convert
 from sphinx.application import Sphinx
@@ -12,6 +14,8 @@ author = copyright = "The ksubset developers"  # noqa: A001 - the name is Sphinx
 release = ksubset.__version__
 extensions = ["myst_nb", "sphinx.ext.autodoc", "sphinx.ext.napoleon"]
 html_theme = "furo"
+html_static_path = ["_static"]
+html_css_files = ["formulas.css"]
 myst_enable_extensions = ["dollarmath"]
 # The tutorial is run whenever it is rendered, and neither an error nor a warning in it goes unseen.
 nb_execution_mode = "force"
@@ -27,13 +31,21 @@ autodoc_typehints = "description"
 default_role = "code"
 
 
+def _mathml(node: nodes.math | nodes.math_block, display: str) -> str:
+    """A formula, with a space between the name of a function and its argument where that has no bracket."""
+    space = r'\1<mspace width="0.167em"/>'
+    return re.sub(
+        r"(<mi>(?:log|exp|sin|cos)</mi>)(?=<m(?:i|sub|sup|subsup)>)", space, convert(node.astext(), display=display)
+    )
+
+
 def _inline(translator: HTML5Translator, node: nodes.math) -> None:
-    translator.body.append(convert(node.astext()))
+    translator.body.append(_mathml(node, "inline"))
     raise nodes.SkipNode
 
 
 def _display(translator: HTML5Translator, node: nodes.math_block) -> None:
-    translator.body.append(f"<div>{convert(node.astext(), display='block')}</div>")
+    translator.body.append(f"<div>{_mathml(node, 'block')}</div>")
     raise nodes.SkipNode
 
 
