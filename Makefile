@@ -4,7 +4,7 @@ PYTHON ?= python3
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 
-.PHONY: test fuzz lint reproduce paper bench docs clean
+.PHONY: test fuzz lint reproduce paper bench docs release clean
 
 $(INSTALLED): pyproject.toml constraints.txt
 	$(PYTHON) -c 'import sys; assert (3, 11) <= sys.version_info < (3, 14), "ksubset needs Python 3.11 to 3.13"'
@@ -57,6 +57,15 @@ TUTORIAL ?= force
 docs: $(INSTALLED)  ## the documentation as web pages, in site/: runs the tutorial, two minutes
 	$(BIN)/pip install --quiet --constraint constraints.txt --editable '.[docs]'
 	$(BIN)/sphinx-build --quiet --fail-on-warning -D nb_execution_mode=$(TUTORIAL) -b html docs site
+
+# EXTRAS=--extras installs each extra in an environment of its own, too: minutes.
+EXTRAS ?=
+
+release: $(INSTALLED)  ## wheel and sdist in dist/, each tried in an empty environment
+	$(BIN)/pip install --quiet build
+	rm -rf dist
+	$(BIN)/python -m build --outdir dist . > /dev/null
+	$(BIN)/python tests/release/check_archives.py dist $(EXTRAS)
 
 clean:
 	rm -rf $(VENV) site jupyter_execute dist
