@@ -114,9 +114,9 @@ class SubsetExplainer(BaseEstimator):  # type: ignore[misc]
 
     Example:
         >>> rows = np.random.default_rng(0).standard_normal((2000, 6))
-        >>> def model(x):  # the first column says which other one counts
-        ...     return np.where(x[:, 0] > 0, x[:, 1], x[:, 2])
-        >>> explainer = SubsetExplainer(model, 2, output="values", device="cpu", random_state=0)
+        >>> model = lambda x: np.where(x[:, 0] > 0, x[:, 1], x[:, 2])  # the first column says which other one counts
+        >>> short = {"surrogate_steps": 500, "steps": 300, "device": "cpu", "random_state": 0}
+        >>> explainer = SubsetExplainer(model, 2, output="values", **short)
         >>> explanation = explainer.fit(rows).explain([[2.0, 1, 1, 1, 1, 1], [-2.0, 1, 1, 1, 1, 1]])
         >>> explanation.mask.nonzero()[1]
         array([0, 1, 0, 2])
