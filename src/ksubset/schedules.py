@@ -65,7 +65,19 @@ class Schedule(abc.ABC):
 
 @dataclass(frozen=True)
 class LinearSchedule(Schedule):
-    """Equal steps from `start` to `end`."""
+    """Equal steps from `start` to `end`.
+
+    Arguments:
+        start, end, until: As of `Schedule`.
+
+    Raises:
+        TypeError, ValueError: As of `Schedule`.
+
+    Example:
+        >>> schedule = LinearSchedule(0.0, 1.0, until=0.5)
+        >>> [schedule(share) for share in (0.0, 0.25, 0.5, 1.0)]
+        [0.0, 0.5, 1.0, 1.0]
+    """
 
     def _between(self, share: float) -> float:
         return (1 - share) * self.start + share * self.end
@@ -76,6 +88,20 @@ class ExponentialSchedule(Schedule):
     """Equal ratios from `start` to `end`, both above 0.
 
     The paper's schedule of the temperature of GS and STGS, from 1 to 0.01 (appendix on hyperparameters).
+
+    References:
+        Wijk, Vinuesa and Azizpour (2024), appendix on hyperparameters, https://arxiv.org/abs/2407.16058.
+
+    Arguments:
+        start, end, until: As of `Schedule`.
+
+    Raises:
+        TypeError, ValueError: As of `Schedule`; or `start` or `end` is not above 0.
+
+    Example:
+        >>> temperature = ExponentialSchedule(1.0, 0.01)
+        >>> [round(temperature(share), 3) for share in (0.0, 0.25, 0.5, 1.0)]
+        [1.0, 0.316, 0.1, 0.01]
     """
 
     def __post_init__(self) -> None:

@@ -20,6 +20,10 @@ class AtMostKSubset(ConditionalBernoulli):
     a `KSubset`, logits have an absolute meaning: the larger all of them are, the more items are chosen. The normaliser,
     its gradient and second derivative come from one quadrature in O(n), as of a single size.
 
+    References:
+        Tarlow, Swersky, Zemel, Adams and Frey (2012), Fast Exact Inference for Recursive Cardinality Models,
+        https://arxiv.org/abs/1210.4899, for distributions of this kind.
+
     Arguments:
         k: Size of the largest subsets, an integer or an integer tensor that broadcasts over the batch.
         logits: Log-odds `(*B, n)`; -inf excludes an item, +inf includes it.

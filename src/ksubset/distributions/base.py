@@ -16,6 +16,14 @@ class SubsetDistribution(Distribution, abc.ABC):
     The subsets that may occur are the subclass's own; on them the distribution is an exponential family with the logits
     w, so that its mean is the gradient of the log normaliser, and the score is :math:`z - E[z]`. An estimator uses
     nothing but the members below, so that a new distribution brings all estimators with it.
+
+    Example:
+        >>> import torch
+        >>> from ksubset import AtMostKSubset, KSubset
+        >>> def expected_size(dist: SubsetDistribution) -> float:  # whatever its subsets are
+        ...     return round(dist.mean.sum().item(), 4)
+        >>> expected_size(KSubset(2, torch.zeros(4))), expected_size(AtMostKSubset(2, torch.zeros(4)))
+        (2.0, 1.4545)
     """
 
     @property

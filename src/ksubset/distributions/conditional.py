@@ -87,6 +87,7 @@ class ConditionalBernoulli(SubsetDistribution):
 
     @_derived
     def logits(self) -> Tensor:
+        """Log-odds `(*B, n)`, where `probs` were given those of these; -inf excludes an item, +inf includes it."""
         if self._base is not None:
             logits: Tensor = self._base.logits
             return logits.expand(self._extended_shape())
@@ -109,6 +110,7 @@ class ConditionalBernoulli(SubsetDistribution):
 
     @property
     def param_shape(self) -> Size:
+        """Shape of the logits, `(*B, n)`."""
         return self._extended_shape()
 
     def expand(self, batch_shape: Any, _instance: Any = None) -> Any:

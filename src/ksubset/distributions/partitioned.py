@@ -20,6 +20,10 @@ class PartitionedKSubset(ConditionalBernoulli):
     independent over the groups: stratified sampling, one of each one-hot block, no more than so many of each site. In
     O(n), however many groups there are and however much their sizes differ.
 
+    References:
+        Tarlow, Swersky, Zemel, Adams and Frey (2012), Fast Exact Inference for Recursive Cardinality Models,
+        https://arxiv.org/abs/1210.4899, for distributions of this kind.
+
     Arguments:
         groups: The group of each item, `(n)`: integers from 0 to G - 1, each of them at least once.
         k: Size of the subset in each group, an integer or `(G)`.

@@ -24,6 +24,13 @@ class Term:
         name: As it is printed.
         function: Of states `(..., d)`, with values `(...)`.
         orders: Of the derivative along each axis of space, `(m)`, empty without space.
+
+    Example:
+        >>> term = Library(degree=2).terms(["u"], ["x"])[-3]
+        >>> term.name, term.orders
+        ('(u^2)_xxx', (3,))
+        >>> term.function(np.array([[2.0], [3.0]]))  # before it is differentiated
+        array([4., 9.])
     """
 
     name: str
@@ -44,6 +51,11 @@ class Library:
         frequencies: For each, in radians by unit, the sine and cosine of each variable.
         functions: Others by name; each takes states `(..., d)` and returns values `(...)`.
         derivatives: Highest order of a derivative in space, all axes together.
+
+    Raises:
+        TypeError: A number is no integer, or `functions` are no functions by name.
+        ValueError: `degree` or `derivatives` is below 0, a frequency is not above 0; or, when used, two terms have one
+            name, or a function returns another shape.
 
     Example:
         >>> library = Library(degree=2, functions={"|v|": lambda state: abs(state[..., 1])})

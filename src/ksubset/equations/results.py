@@ -28,6 +28,14 @@ class Path:
         held_out: The same over times that were left out, of equations found without them, `(m)`; None if the number of
             terms was given.
         optimal: Whether it is proved that no other terms of this number fit better, `(m)`.
+
+    Example:
+        >>> from ksubset.equations import discover_equations
+        >>> t = np.linspace(0, 10, 401)
+        >>> x = np.exp(-0.1 * t)[:, None] * np.stack([np.cos(2 * t), np.sin(2 * t)], 1)
+        >>> path = discover_equations(x, t, max_terms=3).paths[0]  # of the first variable
+        >>> path.sizes, path.held_out.round(3)  # two terms are enough
+        (array([1, 2, 3]), array([0.053, 0.   , 0.   ]))
     """
 
     sizes: NDArray[np.int64]
@@ -49,6 +57,18 @@ class Equations:
         paths: For each variable, the best equations of other numbers of terms, too.
         half_widths: Of the test functions, in steps: along the time of each trajectory, and along each axis of space;
             empty for the strong form.
+
+    Example:
+        >>> from ksubset.equations import discover_equations
+        >>> t = np.linspace(0, 10, 401)
+        >>> x = np.exp(-0.1 * t)[:, None] * np.stack([np.cos(2 * t), np.sin(2 * t)], 1)
+        >>> found = discover_equations(x, t, 2)
+        >>> found.names
+        (('x', 'y'), ('x', 'y'))
+        >>> found.predict([[1.0, 0.0]]).round(4)
+        array([[-0.1,  2. ]])
+        >>> bool(np.allclose(found.simulate([1.0, 0.0], t), x, atol=1e-6))
+        True
     """
 
     variables: tuple[str, ...]

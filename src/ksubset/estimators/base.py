@@ -22,6 +22,17 @@ class Estimator(nn.Module):
 
     A gradient is that of the result of `expectation`, whatever the caller makes of it: constants of an estimator, such
     as the `beta` of `IMLE`, belong to the loss of a single subset, and no mean over a batch changes their meaning.
+
+    Example:
+        >>> from ksubset import KSubset
+        >>> class StraightThrough(Estimator):
+        ...     needs_gradient = reparameterized = True
+        ...     def sample(self, dist, num_samples, generator=None):
+        ...         return super().sample(dist, num_samples, generator) + dist.logits - dist.logits.detach()
+        >>> logits = torch.zeros(4, requires_grad=True)
+        >>> expectation(lambda z: 3 * z[..., 0], KSubset(2, logits), StraightThrough()).backward()
+        >>> logits.grad
+        tensor([3., 0., 0., 0.])
     """
 
     unbiased: ClassVar[bool] = False

@@ -31,6 +31,15 @@ class GumbelTopK(Estimator):
     Raises:
         TypeError: The temperature is no number; a tensor, which could only be confused with a batch, is none.
         ValueError: The temperature is not positive or not finite.
+
+    Example:
+        >>> import torch
+        >>> from ksubset import KSubset
+        >>> dist = KSubset(2, torch.tensor([0.5, -0.3, 1.2, 0.0]))
+        >>> GumbelTopK(0.5).sample(dist, 100).sum(-1).allclose(torch.tensor(2.0))  # fractions, that sum to k
+        True
+        >>> GumbelTopK(0.5, straight_through=True).sample(dist, 100).unique()
+        tensor([0., 1.])
     """
 
     needs_gradient = reparameterized = True

@@ -31,6 +31,19 @@ class Slope(nn.Module, abc.ABC):
     """A rule for the slope of the control variate: which linear function resembles f on the subsets.
 
     What it remembers of earlier calls lies in buffers.
+
+    Example:
+        >>> from ksubset import KSubset, expectation
+        >>> class Known(Slope):
+        ...     needs_gradient = False
+        ...     def forward(self, f, sample, dist):
+        ...         return f(sample), torch.tensor([1.0, 0.0, 0.0, 0.0])
+        >>> estimator, logits = Hybrid(Known()), torch.zeros(4, requires_grad=True)
+        >>> for _ in range(2):  # the first call finds out how good the slope is
+        ...     logits.grad = None
+        ...     expectation(lambda z: z[..., 0].round(), KSubset(2, logits), estimator, num_samples=64).backward()
+        >>> logits.grad
+        tensor([ 0.2500, -0.0833, -0.0833, -0.0833])
     """
 
     needs_gradient = True
@@ -51,6 +64,13 @@ class SlopeAtMean(Slope):
     References:
         Gu, Levine, Sutskever and Mnih (2016), MuProp: Unbiased Backpropagation for Stochastic Neural Networks,
         https://arxiv.org/abs/1511.05176.
+
+    Example:
+        >>> from ksubset import KSubset
+        >>> dist = KSubset(2, torch.zeros(4))
+        >>> loss, slope = SlopeAtMean()(lambda z: z[..., 0].square(), dist.sample((8,)), dist)
+        >>> slope  # twice the inclusion probability of the first item
+        tensor([[1., 0., 0., 0.]])
     """
 
     def forward(self, f: Callable[[Tensor], Tensor], sample: Tensor, dist: SubsetDistribution) -> tuple[Tensor, Tensor]:
@@ -58,7 +78,19 @@ class SlopeAtMean(Slope):
 
 
 class SlopeAtSamples(Slope):
-    """The mean gradient of f at the OTHER samples: the gradient of SIMPLE, without its bias."""
+    """The mean gradient of f at the OTHER samples: the gradient of SIMPLE, without its bias.
+
+    References:
+        Ahmed, Zeng, Niepert and Van den Broeck (2023), SIMPLE: A Gradient Estimator for k-Subset Sampling,
+        https://arxiv.org/abs/2210.01941, for the gradient.
+
+    Example:
+        >>> from ksubset import KSubset
+        >>> sample = torch.tensor([[1.0, 1.0, 0.0], [1.0, 0.0, 1.0], [0.0, 1.0, 1.0]])
+        >>> loss, slope = SlopeAtSamples()(lambda z: z[..., 0].square(), sample, KSubset(2, torch.zeros(3)))
+        >>> slope[:, 0]  # of each subset, the mean of 2 z over the other two
+        tensor([1., 1., 2.])
+    """
 
     def forward(self, f: Callable[[Tensor], Tensor], sample: Tensor, dist: SubsetDistribution) -> tuple[Tensor, Tensor]:
         loss, gradient = differentiate(f, sample)
@@ -82,6 +114,15 @@ class ReplayedSlope(Slope):
     Raises:
         TypeError: `memory` is no integer.
         ValueError: `memory` is below 8; or, when used, the number of items is not what it was.
+
+    Example:
+        >>> from ksubset import KSubset
+        >>> dist, slope = KSubset(3, torch.zeros(6)), ReplayedSlope(memory=512)
+        >>> for _ in range(8):
+        ...     _ = slope(lambda z: 2 * z[..., 0] - z[..., 1], dist.sample((64,)), dist)
+        >>> found = slope.slope  # up to a constant, as all subsets have 3 items
+        >>> (found[:2] - found[2]).round(decimals=2)
+        tensor([ 2., -1.], dtype=torch.float64)
     """
 
     needs_gradient = False
@@ -191,6 +232,17 @@ class Hybrid(Estimator):
 
     Raises:
         TypeError: `slope` is no `Slope`.
+
+    Example:
+        >>> from ksubset import KSubset, expectation
+        >>> estimator = Hybrid()  # one for the whole training, as it learns from every call
+        >>> logits = torch.zeros(4, requires_grad=True)
+        >>> dist = KSubset(2, logits)
+        >>> for _ in range(20):
+        ...     logits.grad = None
+        ...     expectation(lambda z: z[..., 0].round(), dist, estimator, num_samples=8).backward()
+        >>> torch.allclose(logits.grad, dist.covariance_matrix[0].detach(), atol=0.01)  # of 8 samples
+        True
     """
 
     unbiased, min_samples = True, 2

@@ -45,6 +45,14 @@ class IMLE(Estimator):
     Raises:
         TypeError: An argument is no number, or `terms` no integer.
         ValueError: An argument is out of its range.
+
+    Example:
+        >>> from ksubset import KSubset, expectation
+        >>> logits = torch.tensor([2.0, 1.0, 0.5, 0.0], requires_grad=True)
+        >>> loss = expectation(lambda z: z[..., 0], KSubset(2, logits), IMLE(beta=10.0, temperature=0.0))
+        >>> loss.backward()  # without noise: with the first item dearer by 10 the two largest are items 1 and 2
+        >>> logits.grad
+        tensor([ 0.1000,  0.0000, -0.1000,  0.0000])
     """
 
     needs_gradient = reparameterized = True

@@ -38,6 +38,14 @@ class NCPSS(Estimator):
     Raises:
         TypeError: `size` is no floating-point tensor, or `rounds` no integer.
         ValueError: `rounds` is below 1; or, when used, a size is outside of [0, n].
+
+    Example:
+        >>> from ksubset import expectation
+        >>> size = torch.tensor(2.0, requires_grad=True)  # the size is learned, too
+        >>> dist = KSubset(2, torch.zeros(8))
+        >>> expectation(lambda z: (z.sum(-1) - 5).square(), dist, NCPSS(size), num_samples=100).backward()
+        >>> bool(size.grad < 0)  # larger subsets would cost less
+        True
     """
 
     needs_gradient = reparameterized = True

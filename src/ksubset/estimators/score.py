@@ -17,6 +17,15 @@ class ScoreFunction(Estimator):
     References:
         Wijk, Vinuesa and Azizpour (2024), section 2, https://arxiv.org/abs/2407.16058.
         Williams (1992), https://doi.org/10.1007/BF00992696.
+
+    Example:
+        >>> from ksubset import KSubset, expectation
+        >>> logits = torch.zeros(4, requires_grad=True)
+        >>> dist = KSubset(2, logits)
+        >>> loss = expectation(lambda z: z[..., 0].round(), dist, ScoreFunction(), num_samples=20_000)
+        >>> loss.backward()  # rounding has no gradient, and none is needed
+        >>> torch.allclose(logits.grad, dist.covariance_matrix[0].detach(), atol=0.03)
+        True
     """
 
     unbiased = True
@@ -39,6 +48,18 @@ class LeaveOneOut(Estimator):
     References:
         Wijk, Vinuesa and Azizpour (2024), section 2, https://arxiv.org/abs/2407.16058.
         Kool, van Hoof and Welling (2019), Buy 4 REINFORCE Samples, Get a Baseline for Free!
+
+    Example:
+        >>> from ksubset import KSubset, expectation
+        >>> costs = torch.tensor([3.0, 1.0, 2.0, 0.0, 4.0])
+        >>> logits = torch.zeros(5, requires_grad=True)
+        >>> optimizer = torch.optim.Adam([logits], lr=0.1)
+        >>> for _ in range(100):
+        ...     optimizer.zero_grad()
+        ...     expectation(lambda z: z @ costs, KSubset(2, logits), LeaveOneOut(), num_samples=8).backward()
+        ...     optimizer.step()
+        >>> KSubset(2, logits).mode
+        tensor([0., 1., 0., 1., 0.])
     """
 
     unbiased, min_samples = True, 2

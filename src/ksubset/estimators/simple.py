@@ -19,6 +19,14 @@ class SIMPLE(Estimator):
     References:
         Ahmed, Zeng, Niepert and Van den Broeck (2023), SIMPLE: A Gradient Estimator for k-Subset Sampling,
         https://arxiv.org/abs/2210.01941.
+
+    Example:
+        >>> import torch
+        >>> from ksubset import KSubset, expectation
+        >>> logits = torch.zeros(4, requires_grad=True)
+        >>> expectation(lambda z: z[..., 0], KSubset(2, logits), SIMPLE()).backward()  # linear: one sample is exact
+        >>> logits.grad
+        tensor([ 0.2500, -0.0833, -0.0833, -0.0833])
     """
 
     needs_gradient = reparameterized = True

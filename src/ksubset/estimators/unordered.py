@@ -31,6 +31,14 @@ class UnorderedSet(Estimator):
 
     Raises:
         ValueError: When used, a row has fewer than S subsets.
+
+    Example:
+        >>> from ksubset import KSubset, expectation
+        >>> dist = KSubset(2, torch.tensor([0.5, -0.3, 1.2, 0.0]))
+        >>> expectation(lambda z: z[..., 0], dist, UnorderedSet(), num_samples=6)  # there are no more, so it is exact
+        tensor(0.5613)
+        >>> dist.mean[0]
+        tensor(0.5613)
     """
 
     unbiased, min_samples = True, 2

@@ -23,12 +23,25 @@ _RARE = 1e-8
 def covariance_product(logits: Tensor, k: int | Tensor, vector: Tensor) -> Tensor:
     r"""Covariance times a vector, :math:`\operatorname{Cov}(z)\, v = \nabla_w^2 \log e_k \, v`, in O(n).
 
+    Arguments:
+        logits: Log-odds; -inf excludes an item, +inf includes it.
+        k: Subset size, an integer or an integer tensor that broadcasts over the batch.
+        vector: Any, with one number for each item.
+
     Raises:
         TypeError, ValueError: As `check_size` and `check_feasible` say; or the vector has another number of items.
         RuntimeError: On its backward pass, which would need third derivatives.
 
     Shapes:
         logits `(*B, n)`, k `()` or `(*B)`, vector `(*V, *B, n)` -> `(*V, *B, n)`.
+
+    Example:
+        >>> logits = torch.tensor([0.5, -0.3, 1.2, 0.0])
+        >>> vector = torch.tensor([1.0, 0.0, 0.0, -1.0])
+        >>> covariance_product(logits, 2, vector)
+        tensor([ 0.3509, -0.0204,  0.0107, -0.3413])
+        >>> covariance(logits, 2) @ vector
+        tensor([ 0.3509, -0.0204,  0.0107, -0.3413])
     """
     logits, k = _checked(logits, k)
     return covariance_product_from(solve(logits, k, k), logits, vector)
@@ -51,11 +64,22 @@ def joint_inclusion_probabilities(logits: Tensor, k: int | Tensor) -> Tensor:
     As :math:`\pi_i \pi_{l|i}`, the inclusion probabilities of each of the n distributions in which one item is certain:
     in O(n^2), and with full relative accuracy however small they are. Differentiable.
 
+    Arguments:
+        logits: Log-odds; -inf excludes an item, +inf includes it.
+        k: Subset size, an integer or an integer tensor that broadcasts over the batch.
+
     Raises:
         TypeError, ValueError: As `check_size` and `check_feasible` say.
 
     Shapes:
         logits `(*B, n)`, k `()` or `(*B)` -> `(*B, n, n)`.
+
+    Example:
+        >>> joint_inclusion_probabilities(torch.zeros(4), 2)  # each of the 6 pairs is as likely
+        tensor([[0.5000, 0.1667, 0.1667, 0.1667],
+                [0.1667, 0.5000, 0.1667, 0.1667],
+                [0.1667, 0.1667, 0.5000, 0.1667],
+                [0.1667, 0.1667, 0.1667, 0.5000]])
     """
     logits, k = _checked(logits, k)
     joint = _rows(logits, k, torch.arange(logits.shape[-1], device=logits.device))
@@ -102,12 +126,24 @@ def _rows(logits: Tensor, k: int | Tensor, items: Tensor) -> Tensor:
 def covariance(logits: Tensor, k: int | Tensor) -> Tensor:
     r"""Covariance matrix of the k-hot vector, :math:`\nabla_w^2 \log e_k`; its rows sum to 0.
 
+    Arguments:
+        logits: Log-odds; -inf excludes an item, +inf includes it.
+        k: Subset size, an integer or an integer tensor that broadcasts over the batch.
+
     Raises:
         TypeError, ValueError: As `check_size` and `check_feasible` say.
         RuntimeError: On its backward pass, which would need third derivatives.
 
     Shapes:
         logits `(*B, n)`, k `()` or `(*B)` -> `(*B, n, n)`.
+
+    Example:
+        >>> logits = torch.tensor([0.5, -0.3, 1.2, 0.0])
+        >>> covariance(logits, 2)
+        tensor([[ 0.2462, -0.0848, -0.0567, -0.1047],
+                [-0.0848,  0.2090, -0.0597, -0.0644],
+                [-0.0567, -0.0597,  0.1839, -0.0674],
+                [-0.1047, -0.0644, -0.0674,  0.2366]])
     """
     logits, k = _checked(logits, k)
     n = logits.shape[-1]

@@ -43,6 +43,14 @@ def logits_from_marginals(marginals: Tensor, tolerance: float | None = None) -> 
 
     Shapes:
         marginals `(*B, n)` -> `(*B, n)`, `(*B)`.
+
+    Example:
+        >>> from ksubset.numerics import inclusion_probabilities
+        >>> logits, k = logits_from_marginals(torch.tensor([0.8, 0.6, 0.4, 0.2]))
+        >>> k
+        tensor(2)
+        >>> inclusion_probabilities(logits, k)
+        tensor([0.8000, 0.6000, 0.4000, 0.2000])
     """
     if not isinstance(marginals, Tensor) or not marginals.is_floating_point():
         came = marginals.dtype if isinstance(marginals, Tensor) else type(marginals).__name__

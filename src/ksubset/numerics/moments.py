@@ -103,6 +103,10 @@ def log_normalizer(logits: Tensor, k: int | Tensor) -> Tensor:
 
     Shapes:
         logits `(*B, n)`, k `()` or `(*B)` -> `(*B)`.
+
+    Example:
+        >>> log_normalizer(torch.zeros(50), 2).exp().round()  # with weights of 1 the number of subsets, 50 over 2
+        tensor(1225.)
     """
     check_size(logits, k)
     check_feasible(logits, k)
@@ -123,6 +127,14 @@ def inclusion_probabilities(logits: Tensor, k: int | Tensor) -> Tensor:
 
     Shapes:
         logits `(*B, n)`, k `()` or `(*B)` -> `(*B, n)`.
+
+    Example:
+        >>> logits = torch.tensor([0.5, -0.3, 1.2, 0.0])
+        >>> inclusion_probabilities(logits, 2)
+        tensor([0.5613, 0.2975, 0.7571, 0.3841])
+        >>> inclusion_probabilities(logits, torch.tensor([0, 4]))  # of sizes 0 and 4 there is one subset each
+        tensor([[0., 0., 0., 0.],
+                [1., 1., 1., 1.]])
     """
     check_size(logits, k)
     check_feasible(logits, k)
@@ -134,11 +146,22 @@ def exclusion_probabilities(logits: Tensor, k: int | Tensor) -> Tensor:
 
     The complement of a k-subset has logits `-w` and size `n - k`.
 
+    Arguments:
+        logits: Log-odds; -inf excludes an item, +inf includes it.
+        k: Subset size, an integer or an integer tensor that broadcasts over the batch.
+
     Raises:
         TypeError, ValueError: As `check_size` and `check_feasible` say.
 
     Shapes:
         logits `(*B, n)`, k `()` or `(*B)` -> `(*B, n)`.
+
+    Example:
+        >>> logits = torch.tensor([40.0, 0.0, 0.0])
+        >>> exclusion_probabilities(logits, 1)[0]
+        tensor(8.4967e-18)
+        >>> 1 - inclusion_probabilities(logits, 1)[0]  # rounded away
+        tensor(0.)
     """
     check_size(logits, k)
     check_feasible(logits, k)
@@ -151,6 +174,9 @@ def log_poisson_binomial(logits: Tensor, k: int | Tensor) -> Tensor:
     The quantity that the paper takes from a Fourier transform (equation 2), here without underflow: only where k is
     impossible, because of infinite logits, it is -inf. Its gradient is `pi - sigmoid(logits)`.
 
+    References:
+        Wijk, Vinuesa and Azizpour (2024), equation 2, https://arxiv.org/abs/2407.16058.
+
     Arguments:
         logits: Log-odds of the draws.
         k: The sum, an integer or an integer tensor that broadcasts over the batch.
@@ -160,6 +186,10 @@ def log_poisson_binomial(logits: Tensor, k: int | Tensor) -> Tensor:
 
     Shapes:
         logits `(*B, n)`, k `()` or `(*B)` -> `(*B)`.
+
+    Example:
+        >>> log_poisson_binomial(torch.zeros(4), torch.arange(5)).exp() * 16  # of four fair coins
+        tensor([1., 4., 6., 4., 1.])
     """
     check_size(logits, k)
     if all_known(~logits.isnan()) is False:

@@ -31,6 +31,16 @@ class Sampler:
         logits: Log-odds `(*B, n)`; -inf excludes an item, +inf includes it. A row is assumed feasible.
         low: Subset size, an integer or an integer tensor `(*B)`.
         high: Largest size, if it varies.
+
+    Raises:
+        RuntimeError: When used, a size does not broadcast over the batch. Values are not checked.
+
+    Example:
+        >>> sampler = Sampler(torch.tensor([[0.5, -0.3, 1.2, 0.0]] * 3), 2)
+        >>> sampler.k_hot(1000, torch.float32).shape
+        torch.Size([1000, 3, 4])
+        >>> sampler.indices(1000).shape
+        torch.Size([1000, 3, 2])
     """
 
     def __init__(self, logits: Tensor, low: int | Tensor, high: int | Tensor | None = None) -> None:

@@ -63,8 +63,16 @@ def tilt(logits: Tensor, k: int | Tensor) -> tuple[Tensor, Tensor]:
         logits: Log-odds, float64; a feasible row has at most k at +inf and at least k above -inf.
         k: Subset size, an integer or an integer tensor of shape `(*B)`.
 
+    Raises:
+        RuntimeError: An integer k is above n, or a tensor does not broadcast. Feasibility is not checked.
+
     Shapes:
         logits `(*B, n)` -> tilted logits `(*B, n)`, shift `(*B)`.
+
+    Example:
+        >>> tilted, shift = tilt(torch.full((4,), 9.0, dtype=torch.float64), 2)
+        >>> tilted.sigmoid().sum().round(decimals=1), shift.round(decimals=1)
+        (tensor(1.5000, dtype=torch.float64), tensor(-9.5000, dtype=torch.float64))
     """
     size = sizes(k, logits)[..., None]
     finite = logits.isfinite()

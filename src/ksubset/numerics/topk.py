@@ -18,8 +18,20 @@ _LARGE = 64.0
 def top_k(scores: Tensor, k: int | Tensor) -> Tensor:
     """The k-hot vector of the k largest scores; of equal scores the lowest index wins, on every device.
 
+    Arguments:
+        scores: Numbers, of which none is NaN.
+        k: How many, an integer in 0..n, which is not checked, or an integer tensor.
+
+    Raises:
+        RuntimeError: k does not broadcast over the batch.
+
     Shapes:
         scores `(*B, n)`, k `()` or `(*B)` -> `(*B, n)`, of the scores' dtype.
+
+    Example:
+        >>> top_k(torch.tensor([[3.0, 1.0, 3.0, 3.0], [0.0, 2.0, 1.0, 4.0]]), torch.tensor([2, 1]))
+        tensor([[1., 0., 1., 0.],
+                [0., 0., 0., 1.]])
     """
     order = scores.sort(dim=-1, descending=True, stable=True).indices
     first = torch.arange(scores.shape[-1], device=scores.device) < sizes(k, scores)[..., None]

@@ -31,6 +31,19 @@ class CoInclusion:
         shares: Fraction of the subsets that hold both of two columns, on the diagonal of those that hold the one,
             `(m, m)`, float64.
         num_subsets: How many subsets are as good as the best; None of a learned distribution, which has them all.
+
+    Example:
+        >>> from sklearn.datasets import load_iris
+        >>> from sklearn.naive_bayes import GaussianNB
+        >>> from ksubset.selection import KSubsetSelector
+        >>> selector = KSubsetSelector(GaussianNB(), n_features_to_select=2, random_state=0)
+        >>> found = selector.fit(*load_iris(return_X_y=True)).co_inclusion()
+        >>> found.names.tolist()
+        ['x3', 'x0', 'x2']
+        >>> found.shares  # x3 is in both of the good subsets; x0 and x2 replace each other
+        array([[1. , 0.5, 0.5],
+               [0.5, 0.5, 0. ],
+               [0.5, 0. , 0.5]])
     """
 
     columns: NDArray[np.int64]

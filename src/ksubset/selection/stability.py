@@ -38,6 +38,16 @@ class Stability:
         index: Nogueira's index: 1 where all choices are the same, 0 on average where columns are chosen at random;
             below 0.4 is poor, above 0.75 excellent, by its authors.
         standard_error: Of the index.
+
+    Example:
+        >>> from sklearn.datasets import load_wine
+        >>> from sklearn.feature_selection import SelectKBest
+        >>> X, y = load_wine(return_X_y=True, as_frame=True)
+        >>> found = stability(SelectKBest(k=3), X, y, num_parts=20, random_state=0)
+        >>> found.names[found.frequencies > 0.5].tolist()
+        ['flavanoids', 'od280/od315_of_diluted_wines', 'proline']
+        >>> round(found.index, 2), [round(end, 2) for end in found.interval()]
+        (0.88, [0.78, 0.98])
     """
 
     names: NDArray[np.object_]

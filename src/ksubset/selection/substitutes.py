@@ -20,6 +20,16 @@ class Substitute:
         loss: Mean over the folds of how much lower the score is; below 0 where it is higher.
         standard_error: Of that mean: the two subsets are scored on the same folds, so that what folds have in common
             plays no part.
+
+    Example:
+        >>> from sklearn.datasets import load_iris
+        >>> from sklearn.naive_bayes import GaussianNB
+        >>> from ksubset.selection import KSubsetSelector
+        >>> X, y = load_iris(return_X_y=True, as_frame=True)
+        >>> selector = KSubsetSelector(GaussianNB(), n_features_to_select=2, random_state=0).fit(X, y)
+        >>> cheapest = selector.substitutes()[0]
+        >>> cheapest.kept, cheapest.stand_in, round(cheapest.loss, 3)  # of the accuracy
+        (('petal length (cm)',), ('sepal length (cm)',), 0.007)
     """
 
     kept: tuple[str, ...]

@@ -165,10 +165,19 @@ class ConditionalLogit:
 
 
 class ConditionalLogitResults(Results):
-    """A fitted `ConditionalLogit`; see `Results` for what it has of all models.
+    """A fitted `ConditionalLogit`, as `fit` returns it; see `Results` for what it has of all models.
 
-    Attributes:
-        model: The model.
+    Arguments:
+        model: The model, which is kept as an attribute.
+        estimates: What was found.
+
+    Example:
+        >>> endog, groups = [1, 0, 0, 1, 1, 0, 1, 0, 0], [1, 1, 1, 2, 2, 2, 3, 3, 3]
+        >>> results = ConditionalLogit(endog, [1, 0, 1, 1, 0, 1, 1, 0, 0], groups).fit()
+        >>> round(results.llf, 4), round(results.lr_test.pvalue, 4)
+        (-2.9649, 0.4159)
+        >>> results.predict([1, 0, 0], groups=["new"] * 3, cases=1).round(4).tolist()  # of another stratum
+        [0.5774, 0.2113, 0.2113]
     """
 
     def __init__(self, model: ConditionalLogit, estimates: Estimates) -> None:

@@ -244,10 +244,19 @@ class CoxPH:
 
 
 class CoxPHResults(Results):
-    """A fitted `CoxPH`; see `Results` for what it has of all models.
+    """A fitted `CoxPH`, as `fit` returns it; see `Results` for what it has of all models.
 
-    Attributes:
-        model: The model.
+    Arguments:
+        model: The model, which is kept as an attribute.
+        estimates: What was found.
+
+    Example:
+        >>> time, event, treated = [1, 1, 2, 2, 3, 4, 5], [1, 1, 1, 0, 1, 1, 0], [0, 0, 1, 0, 0, 1, 1]
+        >>> results = CoxPH(time, event, treated).fit()
+        >>> results.predict([0, 1]).round(4).tolist()  # hazard ratios to a row of zeros
+        [1.0, 0.2628]
+        >>> bool(abs(results.residuals("martingale").sum()) < 1e-9)
+        True
     """
 
     def __init__(self, model: CoxPH, estimates: Estimates) -> None:

@@ -17,7 +17,19 @@ Array = NDArray[np.float64]
 
 
 class SampleEstimate(NamedTuple):
-    """An estimate from a sample, its variance, and its standard error; both are NaN where no variance is estimable."""
+    """An estimate from a sample, its variance, and its standard error; both are NaN where no variance is estimable.
+
+    Attributes:
+        value: The estimate, in the units of the values, for a total their sum.
+        variance: Its estimated variance.
+        standard_error: The root of that.
+
+    Example:
+        >>> design = SamplingDesign.from_sizes([4, 3, 2, 1], 2)
+        >>> estimate = design.total([8.0, 5.0], units=[0, 1])
+        >>> round(estimate.value, 3), round(estimate.standard_error, 3)
+        (18.333, 0.561)
+    """
 
     value: float
     variance: float
@@ -184,10 +196,13 @@ def pps_sample(df: pd.DataFrame, k: int, weights: Any, random_state: int | None 
     ``DataFrame.sample(k, weights=...)`` draws one row after the other, which includes rows of weights 4, 3, 2, 1 and
     k = 2 with probability .716, .608, .441, .235, where .8, .6, .4, .2 is meant, and is had here.
 
+    References:
+        Hájek (1964), https://doi.org/10.1214/aoms/1177700375, for the design, that of `SamplingDesign`.
+
     Arguments:
         df: The rows.
         k: How many are drawn.
-        weights: The name of a column, or one number for each row; see `SamplingDesign.from_sizes`.
+        weights: The name of a column, or one number for each row, `(N)`; see `SamplingDesign.from_sizes`.
         random_state: Seed; by default torch's generator goes on.
 
     Raises:

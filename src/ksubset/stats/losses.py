@@ -15,6 +15,9 @@ def conditional_logit_loss(eta: Tensor, y: Tensor, strata: Tensor) -> Tensor:
     compared within the stratum only, and what all rows of a stratum have in common cannot be learnt. With one case it
     is the cross-entropy of a softmax over the stratum.
 
+    References:
+        Breslow and Day (1980), Statistical Methods in Cancer Research I, chapter 7.
+
     Arguments:
         eta: Logits, finite.
         y: Whether each row is a case, 0 or 1.
@@ -67,6 +70,9 @@ def cox_exact_loss(eta: Tensor, time: Tensor, event: Tensor) -> Tensor:
     At a time with d events, of rows D among the rows R at risk, :math:`\log e_d(\exp \eta_R) - \sum_D \eta`. A time
     with one event takes a share in one cumulative sum over all rows; one with several takes memory and time in
     proportion to its risk set.
+
+    References:
+        Cox (1972), https://doi.org/10.1111/j.2517-6161.1972.tb00899.x, for the discrete model.
 
     Arguments:
         eta: Logits of the rows, finite.

@@ -111,6 +111,10 @@ class Summary:
 class Results:
     """Estimates of a model, and inference on them.
 
+    Arguments:
+        estimates: What a fit has found.
+        nobs: As of the attribute.
+
     Attributes:
         llf: Log-likelihood at the estimates.
         llnull: Log-likelihood with all coefficients zero.
@@ -118,6 +122,12 @@ class Results:
         df_model: Number of coefficients.
         cov_type: ``"hessian"``, ``"robust"`` or ``"clustered"``.
         iterations: Of Newton's method.
+
+    Example:
+        >>> from ksubset.stats import CoxPH
+        >>> results = CoxPH([5, 3, 9, 8, 2, 7], [1, 1, 0, 1, 1, 1], pd.DataFrame({"dose": [1, 0, 2, 3, 0, 1]})).fit()
+        >>> results.conf_int().round(3).loc["dose"].tolist()
+        [-3.655, 0.296]
     """
 
     def __init__(self, estimates: Estimates, nobs: int) -> None:

@@ -28,6 +28,12 @@ class Checkpoint:
         path: The file.
         identity: Named digests of what the training depends on, as of `JointTraining.identity`.
         state: A mapping, perhaps nested, of tensors and numbers, as of `JointTraining.state_dict`.
+
+    Example:
+        >>> checkpoint = Checkpoint(Path("run.pt"), {"data": "5f2c", "plan": "91be"}, {"steps": 100})
+        >>> checkpoint.check({"data": "5f2c", "plan": "91be"})  # of the same training, so no error
+        >>> checkpoint.state["steps"]
+        100
     """
 
     path: Path
@@ -52,8 +58,21 @@ class Checkpoint:
 def save(path: str | Path, state: Mapping[str, Any], identity: Mapping[str, str]) -> None:
     """Write a checkpoint over the one before it, whole or not at all.
 
+    Arguments:
+        path: Of the file, in a folder that exists.
+        state: A mapping, perhaps nested, of tensors and numbers, as of `JointTraining.state_dict`.
+        identity: Named digests of what the training depends on, as of `JointTraining.identity`.
+
     Raises:
         OSError: It cannot be written; what was there stays.
+
+    Example:
+        >>> import tempfile
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     path = Path(folder) / "run.pt"
+        ...     save(path, {"weights": torch.ones(3)}, {"data": "5f2c"})
+        ...     print(load(path).state)
+        {'weights': tensor([1., 1., 1.])}
     """
     content = io.BytesIO()
     # Whoever saves other files without checksums may; `load` looks at those of this one.
@@ -65,8 +84,23 @@ def save(path: str | Path, state: Mapping[str, Any], identity: Mapping[str, str]
 def load(path: str | Path) -> Checkpoint | None:
     """What `save` has written, on the CPU; None if there is no file.
 
+    Arguments:
+        path: Of the file.
+
     Raises:
         ValueError: The file is of another kind, or damaged.
+
+    Example:
+        >>> import tempfile
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     path = Path(folder) / "run.pt"
+        ...     for _ in range(2):  # the second time it goes on from the file
+        ...         found = load(path)
+        ...         steps = 0 if found is None else found.state["steps"]
+        ...         save(path, {"steps": steps + 100}, {"data": "5f2c"})
+        ...         print(steps)
+        0
+        100
     """
     path = Path(path)
     if not path.exists():

@@ -42,6 +42,13 @@ class Plan:
 
     Raises:
         ValueError: A number is out of range.
+
+    Example:
+        >>> from ksubset import ExponentialSchedule
+        >>> shrinking = ExponentialSchedule(784, 30, until=0.5)  # from all pixels to 30 of them
+        >>> plan = Plan(100, selector={"lr": 1e-2}, network={"lr": 1e-3}, num_samples=4, selecting=80, size=shrinking)
+        >>> [plan.size.rounded(share) for share in (0.0, 0.25, 0.5, 1.0)]
+        [784, 153, 30, 30]
     """
 
     rounds: int
@@ -80,6 +87,15 @@ class Batch:
         penalty: Maps the distribution to what is added to the losses and does not depend on the subsets, such as a
             Kullback-Leibler divergence; first phase only. Its gradient is its own: no estimator has a part in it, and
             none pays for it in variance.
+
+    Example:
+        >>> x, y = torch.randn(32, 8), torch.randn(32, 1)
+        >>> network = nn.Linear(8, 1)
+        >>> def losses(z: Tensor) -> Tensor:  # of the rows with what is not chosen masked, `(S, 32)`
+        ...     return (network(z * x) - y).square().squeeze(-1)
+        >>> batch = Batch(losses, rows=len(x))
+        >>> batch.losses(torch.ones(4, 32, 8)).shape
+        torch.Size([4, 32])
     """
 
     losses: Callable[[Tensor], Any]

@@ -16,6 +16,17 @@ def seeded(seed: int, device: torch.device | str = "cpu") -> Iterator[None]:
     Arguments:
         seed: Any integer.
         device: Where random numbers will be drawn.
+
+    Raises:
+        RuntimeError: The seed is no integer, or there is no such device.
+        ValueError: The seed is outside of 64 bits.
+
+    Example:
+        >>> def numbers() -> Tensor:
+        ...     with seeded(7):
+        ...         return torch.rand(3)
+        >>> torch.equal(numbers(), numbers())
+        True
     """
     device = torch.device(device)
     cuda = device.type == "cuda"

@@ -20,6 +20,13 @@ class Synthetic:
         y: Labels 0 and 1, `(N)`.
         probability: Of the label 1, `(N)`.
         relevant: Columns that the label of each row depends on, `(N, n)`, boolean.
+
+    Example:
+        >>> data = synthetic("syn4", 5, seed=0)
+        >>> data.relevant.sum(1)  # the last column, and two or four others
+        array([3, 5, 3, 5, 3])
+        >>> data.x[:, -1].round(1)
+        array([-0.6,  1.4, -0.2,  0.8, -1.3])
     """
 
     x: NDArray[np.float64]

@@ -46,6 +46,12 @@ class Explanation:
         mask: The likeliest subset of items, `(N, items)`, boolean.
         inclusion: Inclusion probabilities of the items, `(N, items)`.
         columns: The mask as one of the columns of X, in its shape, `(N, ...)`, boolean.
+
+    Example:
+        >>> explainer = SubsetExplainer(lambda x: x[:, 1], 1, output="values", surrogate=False, steps=50, device="cpu")
+        >>> rows = np.random.default_rng(0).standard_normal((500, 3)).astype(np.float32)
+        >>> explainer.fit(rows).explain(rows[:4]).mask.argmax(1)
+        array([1, 1, 1, 1])
     """
 
     mask: NDArray[np.bool_]
@@ -56,10 +62,9 @@ class Explanation:
 class SubsetExplainer(BaseEstimator):  # type: ignore[misc]
     """Choose the k inputs of each example from which the answer of a model, or the label, can be told.
 
-    A selector looks at a whole row and gives a distribution over the subsets of k of its items: columns, groups of
-    columns, or words. It is trained on many rows, so that the answer on a sampled subset is what the model says of the
-    row: of probabilities the loss is the cross-entropy, of values the squared error in units of their variance. It
-    then explains any row without a call of the model.
+    A selector maps a row to a distribution over the subsets of k of its items: columns, groups of columns, or words. It
+    is trained on many rows, so that the answer on a sampled subset is what the model says of the row, by cross-entropy
+    or, of values, squared error in units of their variance; it then explains any row without the model.
 
     The answer on a subset comes from a surrogate, a network that was trained before to give the model's answers from
     random subsets (the variational approximation of Chen et al., trained as by Jethani et al.), and costs one call of
@@ -79,12 +84,10 @@ class SubsetExplainer(BaseEstimator):  # type: ignore[misc]
             `LeaveOneOut()`, the one that needs no gradient of the model. Others need a surrogate, or a torch module.
         feature_groups: Sequences of columns, by index or name, that stand or fall together, such as `patches` or
             one-hot blocks; a column in none is an item of its own. Pixels are numbered in row-major order.
-        padding: The token that fills up short rows, where X are tokens; it is never chosen, and stands for a masked
-            word.
+        padding: The token that fills up short rows, where X are tokens; never chosen, it stands for a masked word.
         baseline: What the model sees in place of masked numbers: a number or an array like a row; None is the mean.
-        num_samples: Subsets of each row in a step.
-        steps: Steps of the selector's training, on `batch_size` rows each.
-        batch_size: Rows in a step.
+        num_samples, batch_size: Subsets of each row, and rows, in a step.
+        steps: Steps of the selector's training.
         learning_rate: Of the selector; falls along a cosine, as the surrogate's does.
         regularization: Weight, at first, of the squared logits; it falls to a hundredth.
         surrogate_steps, surrogate_learning_rate: Of the surrogate's training; with 0 steps a module is taken as it is.
@@ -107,14 +110,13 @@ class SubsetExplainer(BaseEstimator):  # type: ignore[misc]
     References:
         Chen, Song, Wainwright and Jordan (2018), Learning to Explain, https://arxiv.org/abs/1802.07814.
         Yoon, Jordon and van der Schaar (2019), INVASE, https://openreview.net/forum?id=BJg_roAcK7.
-        Jethani, Sudarshan, Aphinyanaphongs and Ranganath (2021), Have We Learned to Explain?,
-        https://arxiv.org/abs/2103.01890.
+        Jethani et al. (2021), Have We Learned to Explain?, https://arxiv.org/abs/2103.01890.
 
     Example:
         >>> rows = np.random.default_rng(0).standard_normal((2000, 6))
-        >>> def model(x):  # the first column says which other one counts
-        ...     return np.where(x[:, 0] > 0, x[:, 1], x[:, 2])
-        >>> explainer = SubsetExplainer(model, 2, output="values", device="cpu", random_state=0)
+        >>> model = lambda x: np.where(x[:, 0] > 0, x[:, 1], x[:, 2])  # the first column says which other one counts
+        >>> short = {"surrogate_steps": 500, "steps": 300, "device": "cpu", "random_state": 0}
+        >>> explainer = SubsetExplainer(model, 2, output="values", **short)
         >>> explanation = explainer.fit(rows).explain([[2.0, 1, 1, 1, 1, 1], [-2.0, 1, 1, 1, 1, 1]])
         >>> explanation.mask.nonzero()[1]
         array([0, 1, 0, 2])

@@ -11,6 +11,9 @@ __all__ = ["false_discovery_rate", "median_rank", "posthoc_accuracy", "true_posi
 def true_positive_rate(chosen: Any, relevant: Any) -> float:
     """Share of the relevant columns that were chosen, the mean over the rows.
 
+    References:
+        Yoon, Jordon and van der Schaar (2019), INVASE, https://openreview.net/forum?id=BJg_roAcK7, section 4.
+
     Arguments:
         chosen: `(N, n)`, boolean or 0 and 1.
         relevant: Likewise, with a relevant column in each row.
@@ -18,6 +21,10 @@ def true_positive_rate(chosen: Any, relevant: Any) -> float:
     Raises:
         ValueError: Shapes differ or are not of two dimensions, a value is neither 0 nor 1, or a row has no relevant
             column.
+
+    Example:
+        >>> true_positive_rate([[1, 1, 0, 0], [1, 0, 0, 0]], relevant=[[1, 0, 0, 0], [1, 1, 0, 0]])
+        0.75
     """
     chosen, relevant = _masks(chosen, relevant)
     return float(((chosen & relevant).sum(1) / relevant.sum(1)).mean())
@@ -26,12 +33,19 @@ def true_positive_rate(chosen: Any, relevant: Any) -> float:
 def false_discovery_rate(chosen: Any, relevant: Any) -> float:
     """Share of the chosen columns that are not relevant, the mean over the rows; 0 where none was chosen.
 
+    References:
+        Yoon, Jordon and van der Schaar (2019), INVASE, https://openreview.net/forum?id=BJg_roAcK7, section 4.
+
     Arguments:
         chosen: `(N, n)`, boolean or 0 and 1.
         relevant: As of `true_positive_rate`.
 
     Raises:
         ValueError: As `true_positive_rate` says.
+
+    Example:
+        >>> false_discovery_rate([[1, 1, 0, 0], [1, 0, 0, 0]], relevant=[[1, 0, 0, 0], [1, 1, 0, 0]])
+        0.25
     """
     chosen, relevant = _masks(chosen, relevant)
     return float(((chosen & ~relevant).sum(1) / np.maximum(chosen.sum(1), 1)).mean())
@@ -42,6 +56,9 @@ def median_rank(scores: Any, relevant: Any) -> NDArray[np.float64]:
 
     The measure of Chen et al. (2018): of m relevant columns that come first it is (m + 1) / 2.
 
+    References:
+        Chen, Song, Wainwright and Jordan (2018), Learning to Explain, https://arxiv.org/abs/1802.07814, section 4.
+
     Arguments:
         scores: Importance of the columns, such as inclusion probabilities, `(N, n)`.
         relevant: As of `true_positive_rate`.
@@ -51,6 +68,10 @@ def median_rank(scores: Any, relevant: Any) -> NDArray[np.float64]:
 
     Shapes:
         -> `(N)`.
+
+    Example:
+        >>> median_rank([[0.9, 0.8, 0.1, 0.2], [0.9, 0.1, 0.3, 0.5]], relevant=[[1, 1, 0, 0], [0, 1, 0, 0]])
+        array([1.5, 4. ])
     """
     scores = np.asarray(scores, dtype=np.float64)
     if not np.isfinite(scores).all():
@@ -69,12 +90,19 @@ def median_rank(scores: Any, relevant: Any) -> NDArray[np.float64]:
 def posthoc_accuracy(full: Any, restricted: Any) -> float:
     """Share of the rows in which a model says the same class on the chosen inputs alone as on all.
 
+    References:
+        Chen, Song, Wainwright and Jordan (2018), Learning to Explain, https://arxiv.org/abs/1802.07814, section 4.
+
     Arguments:
         full: Its scores or probabilities on all inputs, `(N, C)`.
         restricted: On the chosen ones, the others masked, `(N, C)`.
 
     Raises:
         ValueError: Shapes differ or are not of two dimensions, or a number is NaN.
+
+    Example:
+        >>> posthoc_accuracy([[0.9, 0.1], [0.2, 0.8]], restricted=[[0.6, 0.4], [0.7, 0.3]])
+        0.5
     """
     full, restricted = np.asarray(full), np.asarray(restricted)
     if full.ndim != 2 or full.shape != restricted.shape:

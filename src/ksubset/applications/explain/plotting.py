@@ -26,6 +26,12 @@ def plot_images(images: Any, columns: Any, titles: Sequence[str] | None = None) 
 
     Raises:
         ValueError: Shapes differ, or are of another kind.
+
+    Example:
+        >>> images = np.random.default_rng(0).random((3, 8, 8))
+        >>> figure = plot_images(images, images > 0.5, titles=["3", "5", "8"])
+        >>> [panel.get_title() for panel in figure.axes]  # `figure.savefig` writes it to a file
+        ['3', '5', '8']
     """
     pictures, chosen = np.asarray(images), np.asarray(columns, dtype=bool)
     fits = pictures.ndim == 3 or (pictures.ndim == 4 and pictures.shape[1] in (1, 3))
@@ -61,6 +67,11 @@ def plot_inclusion(inclusion: Any, mask: Any, names: Sequence[str]) -> Figure:
 
     Raises:
         ValueError: Lengths differ.
+
+    Example:
+        >>> figure = plot_inclusion([0.9, 0.2, 0.9], [True, False, True], ["age", "height", "weight"])
+        >>> [label.get_text() for label in figure.axes[0].get_yticklabels()]
+        ['age', 'height', 'weight']
     """
     values, chosen = np.asarray(inclusion), np.asarray(mask, dtype=bool)
     if not values.shape == chosen.shape == (len(names),):
@@ -89,6 +100,11 @@ def plot_text(words: Sequence[Sequence[str]], inclusion: Any, mask: Any, width: 
 
     Raises:
         ValueError: Shapes do not fit.
+
+    Example:
+        >>> figure = plot_text([["not", "bad", "at", "all"]], [[0.9, 0.8, 0.1, 0.2]], [[True, True, False, False]])
+        >>> [text.get_text() for text in figure.axes[0].texts]
+        ['not', 'bad', 'at', 'all']
     """
     values, chosen = np.asarray(inclusion), np.asarray(mask, dtype=bool)
     if values.shape != chosen.shape or values.ndim != 2 or len(words) != len(values):

@@ -94,6 +94,12 @@ class AtMean(Estimator):
     For a loss that is linear in the subset, such as `wrong_share`, this is its expectation, and the gradient is exact,
     without noise. For others it is another objective: `log_share` becomes :math:`-\log E[\text{share}]`, of
     which :math:`-E[\log \text{share}]` is an upper bound. One sample is as good as many.
+
+    Example:
+        >>> from ksubset import expectation
+        >>> dist = KSubset(2, torch.tensor([0.5, -0.3, 1.2, 0.0]))
+        >>> expectation(lambda z: z[..., 0], dist, AtMean())  # the inclusion probability
+        tensor(0.5613)
     """
 
     needs_gradient = reparameterized = True
@@ -111,8 +117,16 @@ def class_shares(subsets: Tensor, members: Tensor, k: int) -> Tensor:
         members: The class of each candidate, one-hot.
         k: Neighbours.
 
+    Raises:
+        RuntimeError: `subsets` and `members` have other numbers of candidates.
+
     Shapes:
         subsets `(*S, B, M)`, members `(M, C)` -> `(*S, B, C)`.
+
+    Example:
+        >>> members = nn.functional.one_hot(torch.tensor([0, 0, 1, 2])).float()
+        >>> class_shares(torch.tensor([[1.0, 0.0, 1.0, 0.0]]), members, k=2)
+        tensor([[0.5000, 0.5000, 0.0000]])
     """
     return subsets @ members / k
 
@@ -120,8 +134,20 @@ def class_shares(subsets: Tensor, members: Tensor, k: int) -> Tensor:
 def wrong_share(shares: Tensor, labels: Tensor) -> Tensor:
     """Share of the neighbours that have another label than the query; linear in the subset.
 
+    Arguments:
+        shares: Of the classes among the neighbours, as of `class_shares`.
+        labels: The class of each query, int64 in 0..C-1.
+
+    Raises:
+        RuntimeError: A label is outside of 0..C-1, or there is another number of them.
+
     Shapes:
         shares `(S, B, C)`, labels `(B)` -> `(S, B)`.
+
+    Example:
+        >>> shares = torch.tensor([[[0.6, 0.4, 0.0], [0.4, 0.4, 0.2]]])  # of three classes, for two queries
+        >>> wrong_share(shares, torch.tensor([0, 2]))
+        tensor([[0.4000, 0.8000]])
     """
     return 1 - _right_share(shares, labels)
 
@@ -129,8 +155,20 @@ def wrong_share(shares: Tensor, labels: Tensor) -> Tensor:
 def log_share(shares: Tensor, labels: Tensor) -> Tensor:
     """Minus the logarithm of the share of the neighbours with the query's label, which counts as 1/1000 if it is less.
 
+    Arguments:
+        shares: Of the classes among the neighbours, as of `class_shares`.
+        labels: The class of each query, int64 in 0..C-1.
+
+    Raises:
+        RuntimeError: A label is outside of 0..C-1, or there is another number of them.
+
     Shapes:
         shares `(S, B, C)`, labels `(B)` -> `(S, B)`.
+
+    Example:
+        >>> shares = torch.tensor([[[0.6, 0.4, 0.0], [0.4, 0.4, 0.2]]])  # of three classes, for two queries
+        >>> log_share(shares, torch.tensor([0, 2]))
+        tensor([[0.5102, 1.6054]])
     """
     return -((1 - _LEAST_SHARE) * _right_share(shares, labels) + _LEAST_SHARE).log()
 
@@ -140,8 +178,20 @@ def vote_error(shares: Tensor, labels: Tensor) -> Tensor:
 
     Of classes with equally many neighbours each counts as the majority in part.
 
+    Arguments:
+        shares: Of the classes among the neighbours, as of `class_shares`.
+        labels: The class of each query, int64 in 0..C-1.
+
+    Raises:
+        RuntimeError: A label is outside of 0..C-1, or there is another number of them.
+
     Shapes:
         shares `(S, B, C)`, labels `(B)` -> `(S, B)`.
+
+    Example:
+        >>> shares = torch.tensor([[[0.6, 0.4, 0.0], [0.4, 0.4, 0.2]]])  # of three classes, for two queries
+        >>> vote_error(shares, torch.tensor([0, 0]))  # the second vote is a tie
+        tensor([[0.0000, 0.5000]])
     """
     # Shares of k neighbours are apart by 1 / k, rounding errors by far less.
     winners = (shares.detach() >= shares.detach().amax(-1, keepdim=True) - 1e-5).to(shares.dtype)

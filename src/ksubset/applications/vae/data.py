@@ -23,6 +23,11 @@ def binarize(images: Tensor, seed: int = 0) -> Tensor:
 
     Shapes:
         images `(..., pixels)` -> `(..., pixels)`.
+
+    Example:
+        >>> grey = torch.tensor([[0.0, 0.3, 0.7, 1.0]])
+        >>> binarize(grey)[:, [0, 3]], binarize(grey).equal(binarize(grey, seed=0))
+        (tensor([[0., 1.]]), True)
     """
     check_images(images)
     generator = torch.Generator(images.device).manual_seed(seed)

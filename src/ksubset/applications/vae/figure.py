@@ -31,6 +31,12 @@ def draw(images: Tensor, reconstructions: Tensor, samples: Tensor, columns: int 
 
     Shapes:
         images and reconstructions `(B, pixels)`, samples `(S, pixels)`.
+
+    Example:
+        >>> import torch
+        >>> figure = draw(torch.rand(4, 64), torch.rand(4, 64), samples=torch.rand(6, 64), columns=4)
+        >>> len(figure.axes)  # two rows of pairs and two of samples; `figure.savefig` writes it to a file
+        16
     """
     side = math.isqrt(images.shape[-1])
     if side**2 != images.shape[-1]:

@@ -37,6 +37,12 @@ class SubsetEncoder(nn.Module):
 
     Shapes:
         images `(B, pixels)` -> `PartitionedKSubset` with logits `(B, groups * n)`.
+
+    Example:
+        >>> encoder = SubsetEncoder(nn.Linear(64, 4 * 6), groups=4, n=6, k=2)
+        >>> codes = encoder(torch.rand(10, 64)).mode
+        >>> codes.view(10, 4, 6).sum(-1).unique()  # two of each group
+        tensor([2.])
     """
 
     def __init__(self, score: nn.Module, groups: int, n: int, k: int) -> None:
@@ -243,6 +249,11 @@ def dense(
 
     Raises:
         TypeError, ValueError: As `SubsetEncoder` says.
+
+    Example:
+        >>> model = dense(784)
+        >>> model.encoder(torch.rand(3, 784)).logits.shape  # 20 groups of 20
+        torch.Size([3, 400])
     """
     _check_sizes(groups, n, k)  # before layers that cannot be
     ends = pixels, *widths, groups * n

@@ -104,7 +104,7 @@ class NeuralSubsetSelector(SupportMixin, BaseEstimator):  # type: ignore[misc]
         >>> import numpy as np
         >>> X = np.random.default_rng(0).standard_normal((500, 10))
         >>> y = X[:, 3] * X[:, 7]
-        >>> selector = NeuralSubsetSelector(2, steps=500, device="cpu", random_state=0)
+        >>> selector = NeuralSubsetSelector(2, steps=300, device="cpu", random_state=0)
         >>> selector.fit(X, y).get_support(indices=True)
         array([3, 7])
     """

@@ -45,6 +45,15 @@ class TrainingProgress:
         subset_size: Size of the subsets in the last of them, which falls to k; units that are always kept count.
         loss: Mean loss since the last time.
         support: The columns that are likeliest at present, `(n)`, boolean.
+
+    Example:
+        >>> from ksubset.selection import NeuralSubsetSelector
+        >>> def enough(progress: TrainingProgress) -> bool:  # ends the training early
+        ...     return progress.step >= 20
+        >>> X = np.random.default_rng(0).standard_normal((200, 5))
+        >>> selector = NeuralSubsetSelector(2, steps=50, device="cpu", callbacks=enough, random_state=0)
+        >>> selector.fit(X, X[:, 0] + X[:, 1]).n_steps_
+        20
     """
 
     step: int

@@ -27,6 +27,16 @@ class Progress:
         part: Of the fit: "search", "outer split 2 of 5" or "permutation 3 of 20".
         seconds: Since this size was begun.
         seconds_left: Until `max_evaluations` are used, at the pace so far.
+
+    Example:
+        >>> from sklearn.datasets import load_iris
+        >>> from sklearn.naive_bayes import GaussianNB
+        >>> from ksubset.selection import KSubsetSelector
+        >>> told = []
+        >>> selector = KSubsetSelector(GaussianNB(), n_features_to_select=2, callbacks=told.append, random_state=0)
+        >>> _ = selector.fit(*load_iris(return_X_y=True))
+        >>> told[-1].n_subsets, told[-1].n_fits  # the 6 pairs of columns on 5 folds each
+        (6, 30)
     """
 
     n_features_to_select: int
