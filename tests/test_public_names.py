@@ -17,20 +17,21 @@ from torch import Tensor
 import ksubset
 from ksubset.stats.results import Results
 
-# Not yet search, design and experiments, which lack examples.
+# Not yet experiments, which lack examples.
 PACKAGES = [
     "ksubset", "ksubset.numerics", "ksubset.distributions", "ksubset.estimators", "ksubset.nn", "ksubset.schedules",
-    "ksubset.training", "ksubset.selection", "ksubset.regression", "ksubset.equations", "ksubset.stats",
+    "ksubset.training", "ksubset.search", "ksubset.selection", "ksubset.regression", "ksubset.equations",
+    "ksubset.design", "ksubset.stats",
     "ksubset.applications.explain", "ksubset.applications.vae", "ksubset.applications.neighbours",
 ]  # fmt: skip
-NOT_YET = {"ksubset.search", "ksubset.design"}
 REFERENCE = Path(__file__).parents[1] / "docs" / "api.md"
 # What somebody published: the reader is told where.
 PUBLISHED = {
     "KSubset", "AtMostKSubset", "PartitionedKSubset", "log_poisson_binomial", "logits_from_marginals",
     "ScoreFunction", "LeaveOneOut", "UnorderedSet", "GumbelTopK", "IMLE", "SIMPLE", "NCPSS", "Hybrid", "SlopeAtMean",
     "SlopeAtSamples", "ReplayedSlope", "ExponentialSchedule", "KSubsetSelector", "NeuralSubsetSelector", "stability",
-    "BestSubsetRegressor", "BestSubsetClassifier", "discover_equations", "ConditionalLogit", "CoxPH", "SamplingDesign",
+    "minimize", "SensorSelector", "optimal_design", "BestSubsetRegressor", "BestSubsetClassifier",
+    "discover_equations", "ConditionalLogit", "CoxPH", "SamplingDesign",
     "pps_sample", "conditional_logit_loss", "cox_exact_loss", "SubsetExplainer", "synthetic", "true_positive_rate",
     "false_discovery_rate", "median_rank", "posthoc_accuracy", "SubsetAutoencoder", "binarize", "NeighborSelector",
     "SubsetNeighborsClassifier",
@@ -46,11 +47,7 @@ def public_names() -> dict[str, Any]:
     """Classes and functions that a package exports, or that the reference lists, by where they are defined."""
     listed = re.findall(r"^\.\. auto(?:class|function):: ([\w.]+)\.(\w+)$", REFERENCE.read_text("utf-8"), re.MULTILINE)
     exported = [(package, name) for package in PACKAGES for name in importlib.import_module(package).__all__]
-    values = [
-        getattr(importlib.import_module(package), name)
-        for package, name in (*exported, *listed)
-        if package not in NOT_YET
-    ]
+    values = [getattr(importlib.import_module(package), name) for package, name in (*exported, *listed)]
     return {f"{value.__module__}.{value.__qualname__}": value for value in values if callable(value)}
 
 

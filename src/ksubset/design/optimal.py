@@ -38,6 +38,15 @@ class DesignResult:
         optimal: Whether it is proved that no design is better, up to rounding.
         weights: The relaxed design that the bound comes from, `(n)`, between 0 and 1 with sum k.
         information: Of the design, with the prior, `(p, p)`.
+
+    Example:
+        >>> import numpy as np
+        >>> line = np.column_stack([np.ones(11), np.linspace(-1, 1, 11)])
+        >>> design = optimal_design(line, 4, random_state=0)
+        >>> design.subset, design.optimal, round(design.efficiency, 2)
+        (array([ 0,  1,  9, 10]), True, 1.0)
+        >>> design.information.round(2).tolist()
+        [[4.0, 0.0], [0.0, 3.28]]
     """
 
     subset: Indices

@@ -40,6 +40,13 @@ def plot_field(
 
     Raises:
         ValueError: Coordinates, fields or sensors do not fit together; the message says which.
+
+    Example:
+        >>> import numpy as np
+        >>> places = np.stack(np.meshgrid(np.arange(20), np.arange(10)), -1).reshape(-1, 2)
+        >>> figure = plot_field(places, {"height": np.sin(places.sum(1) / 3)}, sensors=[5, 150])
+        >>> len(figure.axes)
+        2
     """
     places = check_array(coordinates, dtype=np.float64, input_name="coordinates")
     if places.shape[1] != 2:

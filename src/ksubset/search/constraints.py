@@ -30,7 +30,19 @@ class Inequalities:
 
 
 class Constraint(ABC):
-    """What subsets have to fulfil; `str` says it in a few words."""
+    """What subsets have to fulfil; `str` says it in a few words. One of your own gives linear inequalities.
+
+    Example:
+        >>> import numpy as np
+        >>> from scipy.sparse import csr_array
+        >>> from ksubset.search import minimize
+        >>> class Even(Constraint):
+        ...     def inequalities(self, num_items):
+        ...         odd = csr_array((np.arange(num_items)[None] % 2).astype(float))
+        ...         return Inequalities(odd, np.zeros(1), np.zeros(1))
+        >>> minimize(lambda subset: subset.sum(), 9, 3, constraints=[Even()], max_evaluations=50).subset
+        array([0, 2, 4])
+    """
 
     @abstractmethod
     def inequalities(self, num_items: int) -> Inequalities:
@@ -72,6 +84,12 @@ class AtMost(_Count):
 
     Raises:
         TypeError, ValueError: The count is no integer of 0 or more; once n is known, for items that are none.
+
+    Example:
+        >>> from ksubset.search import minimize
+        >>> bound = AtMost(1, [0, 1, 2])
+        >>> minimize(lambda subset: subset.sum(), 9, 3, constraints=[bound], max_evaluations=100).subset
+        array([0, 3, 4])
     """
 
     def _limits(self) -> tuple[float, float]:
@@ -82,7 +100,16 @@ class AtLeast(_Count):
     """At least so many of some items.
 
     Arguments:
-        count, items: As of `AtMost`, and errors, too.
+        count, items: As of `AtMost`.
+
+    Raises:
+        TypeError, ValueError: As of `AtMost`.
+
+    Example:
+        >>> from ksubset.search import minimize
+        >>> bound = AtLeast(2, [6, 7, 8])
+        >>> minimize(lambda subset: subset.sum(), 9, 3, constraints=[bound], max_evaluations=100).subset
+        array([0, 6, 7])
     """
 
     def _limits(self) -> tuple[float, float]:
@@ -93,7 +120,16 @@ class Exactly(_Count):
     """Exactly so many of some items; so many of each group is `[Exactly(m, group) for group in groups]`.
 
     Arguments:
-        count, items: As of `AtMost`, and errors, too.
+        count, items: As of `AtMost`.
+
+    Raises:
+        TypeError, ValueError: As of `AtMost`.
+
+    Example:
+        >>> from ksubset.search import minimize
+        >>> one_of_each = [Exactly(1, group) for group in ([0, 1, 2], [3, 4, 5], [6, 7, 8])]
+        >>> minimize(lambda subset: subset.sum(), 9, 3, constraints=one_of_each, max_evaluations=100).subset
+        array([0, 3, 6])
     """
 
     def _limits(self) -> tuple[float, float]:
@@ -111,6 +147,11 @@ class Budget(Constraint):
 
     Raises:
         ValueError: Costs are negative, NaN or infinite, or not one for each item; or the limit is negative or NaN.
+
+    Example:
+        >>> from ksubset.search import minimize
+        >>> minimize(lambda subset: -subset.sum(), 4, 2, constraints=[Budget([3, 1, 2, 4], 5)]).subset
+        array([1, 3])
     """
 
     def __init__(self, costs: ArrayLike, limit: float) -> None:
@@ -144,6 +185,12 @@ class Apart(Constraint):
     Raises:
         TypeError: Not exactly one of coordinates, distances and pairs is given, or the distance is missing.
         ValueError: One of them has a wrong shape, or NaN.
+
+    Example:
+        >>> from ksubset.search import minimize
+        >>> spread = Apart(2.5, coordinates=range(9))
+        >>> minimize(lambda subset: subset.sum(), 9, 3, constraints=[spread], max_evaluations=100).subset
+        array([0, 3, 6])
     """
 
     def __init__(

@@ -22,8 +22,15 @@ class SearchProgress:
         num_evaluations: Calls of f so far.
         max_evaluations: How many there may be; None for no limit.
         seconds: Since the beginning.
-        subset: The best so far, ascending indices.
+        subset: The best so far, `(k)`, ascending indices.
         value: Its value; with noise the mean of its values.
+
+    Example:
+        >>> from ksubset.search import minimize
+        >>> told = []
+        >>> result = minimize(lambda subset: subset.sum(), 9, 3, max_evaluations=84, callbacks=told.append)
+        >>> told[-1].num_evaluations, told[-1].subset
+        (84, array([0, 1, 2]))
     """
 
     num_evaluations: int
@@ -49,6 +56,16 @@ class SearchResult:
         trace: Rows `(num_evaluations, value)` of each improvement, `(T, 2)`.
         elite: The 100 best subsets as masks, `(E, n)`, boolean, best first.
         elite_values: `(E)`.
+
+    Example:
+        >>> from ksubset.search import minimize
+        >>> result = minimize(lambda subset: subset.sum(), 9, 3, max_evaluations=84)
+        >>> result.subset, result.value, result.optimal
+        (array([0, 1, 2]), 3.0, True)
+        >>> result.elite_values[:3].tolist()
+        [3.0, 4.0, 5.0]
+        >>> result.co_inclusion()[0, :3].round(2).tolist()
+        [0.33, 0.08, 0.08]
     """
 
     subset: NDArray[np.int64]

@@ -21,7 +21,8 @@ class Search:
     """Choose k of n by asking for subsets and telling their values, where `minimize` does not fit.
 
     Arguments:
-        n, k, encoding, noisy, always, exclude, groups, constraints, initial, random_state: As of `minimize`.
+        n, k, encoding, noisy, always, exclude, groups, constraints, initial, random_state: As of `minimize`; initial
+            subsets are `(S, k)`.
         max_evaluations: Evaluations there will be, so that all subsets are asked for where these are as few, the search
             cools down towards the end, and, with noise, a tenth is kept to confirm the best; None if that is not known.
 
