@@ -63,7 +63,7 @@ def check_core(python: Path, folder: Path) -> None:
         raise SystemExit(f"the example of the README printed {printed}")
     command = python.with_name("ksubset")
     *_, line = call(command, code=1).splitlines()
-    print(f"{call(command, '--version').strip()}; without extras: {line}")
+    print(f"{call(command, '--version').splitlines()[0]}; without extras: {line}")
     outside = folder / "outside.py"
     outside.write_text(TYPED, encoding="utf-8")
     types = call(sys.executable, "-m", "mypy", "--strict", "--python-executable", python, outside)

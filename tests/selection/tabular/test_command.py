@@ -286,23 +286,13 @@ def test_duplicated_columns_of_parquet(tmp_path: Path) -> None:
     assert "columns of different names, got 'a' more than once" in result.stderr
 
 
-@pytest.mark.parametrize(
-    ("missing", "code", "message"),
-    [
-        ("typer", "import ksubset.cli", "typer is not installed; to select columns, get it by: pip install "),
-        (
-            "pandas",
-            "import ksubset.cli, ksubset.selection; print('so far'); import ksubset.selection.tabular.select",
-            "pandas is not installed; get it by: pip install 'ksubset[selection]'",
-        ),
-    ],
-)
-def test_missing_packages(missing: str, code: str, message: str) -> None:
-    code = f"import sys; sys.modules[{missing!r}] = None; {code}"
+def test_a_missing_package() -> None:
+    code = "import sys; sys.modules['pandas'] = None; import ksubset.cli, ksubset.selection; print('so far'); "
+    code += "import ksubset.selection.tabular.select"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert done.returncode == 1
-    assert message in done.stderr
-    assert ("so far" in done.stdout) == ("so far" in code)
+    assert "pandas is not installed; get it by: pip install 'ksubset[selection]'" in done.stderr
+    assert "so far" in done.stdout
 
 
 def test_help() -> None:

@@ -60,7 +60,7 @@ def in_processes(configs: Sequence[RunConfig], plan: Plan, report: Report, jobs:
                 while waiting or running:
                     while waiting and len(running) < jobs:
                         with _shielded():
-                            running[pool.submit(_in_process, waiting[0], plan)] = waiting[0]
+                            running[_submitted(pool, waiting[0], plan)] = waiting[0]
                         report.start(waiting.popleft())
                     done = wait(running, timeout=_GLANCE, return_when=FIRST_COMPLETED).done
                     with suppress(queue.Empty):
@@ -83,6 +83,16 @@ def in_processes(configs: Sequence[RunConfig], plan: Plan, report: Report, jobs:
                     "at a time need more memory than there is. The same command goes on after the last checkpoints"
                 ) from error
             report.say("a worker process was killed: its run and those beside it go on after their last checkpoints")
+
+
+def _submitted(pool: ProcessPoolExecutor, config: RunConfig, plan: Plan) -> "Future[Result]":
+    try:
+        return pool.submit(_in_process, config, plan)
+    except OSError as error:
+        if error.errno is not None:
+            raise
+        # A pool that breaks at this very moment has closed its pipes before it says so.
+        raise BrokenProcessPool(str(error)) from error
 
 
 @contextmanager

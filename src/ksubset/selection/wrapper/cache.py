@@ -153,8 +153,9 @@ def _connected(path: Path) -> Iterator[sqlite3.Connection]:
     """The file, of which all that is done to it is committed at the end or not at all."""
     try:
         with closing(sqlite3.connect(path, timeout=_WAIT)) as file, file:
-            ((application,),) = file.execute("PRAGMA application_id")
+            # In this order, as another process may write them, in the other order, at the same time.
             ((tables,),) = file.execute("SELECT count(*) FROM sqlite_master")
+            ((application,),) = file.execute("PRAGMA application_id")
             if not tables:
                 file.execute(f"PRAGMA application_id = {_APPLICATION}")
                 file.executescript(_TABLES)
