@@ -44,7 +44,7 @@ def outer_searches(
             found = problem.of_rows(train).search(f"outer split {number} of {len(splits)}")
             if not found.ended:
                 kept = [np.flatnonzero(result.support) for result in found.results]
-                yield found, np.array([problem.held_out_score(columns, train, test) for columns in kept])
+                yield found, problem.held_out_scores(kept, train, test)
                 continue
         return
 

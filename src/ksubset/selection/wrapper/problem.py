@@ -2,7 +2,7 @@
 
 import math
 import warnings
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -133,16 +133,18 @@ class Problem:
                     raise evaluate.failures[0] from None
                 raise
 
-    def held_out_score(self, columns: NDArray[np.int64], train: NDArray[np.intp], test: NDArray[np.intp]) -> float:
-        """The score on some rows of the model fitted to these columns of others."""
+    def held_out_scores(
+        self, columns: Sequence[NDArray[np.int64]], train: NDArray[np.intp], test: NDArray[np.intp]
+    ) -> NDArray[np.float64]:
+        """Scores on some rows of models fitted to others, each to columns of its own, `(S)`."""
         evaluate = CrossValidation(
             self.estimator, self.scorer, self.data, self.target, [(train, test)], [], self.fit_params,
             self.score_params, self.column_params, self.n_jobs, None, self.limits,
         )  # fmt: skip
-        (score,) = evaluate([columns], np.zeros(1, dtype=np.intp))
+        scores = np.array(list(evaluate(columns, np.zeros(len(columns), dtype=np.intp))))
         for failure in evaluate.failures:
             warnings.warn(f"a fit to an outer split failed with {failure!r}", FitFailedWarning, stacklevel=4)
-        return score
+        return scores
 
     def _scores(self, folds: list[Any]) -> tuple[ScoreCache | None, int]:
         given, drawn = self.seed
