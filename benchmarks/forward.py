@@ -26,9 +26,8 @@ from sklearn.neighbors import KNeighborsClassifier
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
-from timing import machine
+from timing import machine, resumed
 
-from ksubset._support.files import write
 from ksubset.selection import KSubsetSelector
 
 FOLDS = 5
@@ -147,16 +146,11 @@ def main() -> None:
     parser.add_argument("--table", action="store_true")
     arguments = parser.parse_args()
     torch.set_num_threads(1)
-    results = json.loads(arguments.results.read_text()) if arguments.results.exists() else {}
     if arguments.table:
+        results = json.loads(arguments.results.read_text())
         print(f"# Beside forward selection\n\n{machine()}\n\n{NOTES}\n\n{table(results)}")
         return
-    for seed in range(arguments.seeds):
-        for name in SETS:
-            if (key := f"{name}/{seed}") not in results:
-                results[key] = run(name, seed)
-                write(arguments.results, json.dumps(results, indent=1).encode())
-                print(key, {part: round(value, 3) for part, value in results[key].items()}, flush=True)
+    resumed(arguments.results, ((name, seed) for seed in range(arguments.seeds) for name in SETS), run)
 
 
 if __name__ == "__main__":

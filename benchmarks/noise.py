@@ -24,10 +24,9 @@ from sklearn.model_selection import train_test_split
 from sklearn.naive_bayes import GaussianNB
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
-from timing import machine
+from timing import machine, resumed
 
 from ksubset._support import palette
-from ksubset._support.files import write
 from ksubset.selection import KSubsetSelector
 
 NOISE = {(100, 50): 5, (100, 200): 8, (60, 500): 5, (60, 2_000): 5, (80, 5_000): 8, (96, 9_156): 10}
@@ -213,19 +212,14 @@ def main() -> None:
     parser.add_argument("--figure", type=Path)
     arguments = parser.parse_args()
     torch.set_num_threads(1)
-    results = json.loads(arguments.results.read_text()) if arguments.results.exists() else {}
+    if not (arguments.table or arguments.figure):
+        resumed(arguments.results, ((row, seed) for seed in range(arguments.seeds) for row in rows()), run)
+        return
+    results = json.loads(arguments.results.read_text())
     if arguments.figure:
         draw(results).savefig(arguments.figure, dpi=150)
     if arguments.table:
         print(f"# Scores of noise and of signal\n\n{machine()}\n\n{NOTES}\n\n{table(results)}")
-    if arguments.table or arguments.figure:
-        return
-    for seed in range(arguments.seeds):
-        for row in rows():
-            if (name := f"{row}/{seed}") not in results:
-                results[name] = run(row, seed)
-                write(arguments.results, json.dumps(results, indent=1).encode())
-                print(name, {key: round(value, 3) for key, value in results[name].items()}, flush=True)
 
 
 if __name__ == "__main__":

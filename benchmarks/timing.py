@@ -1,15 +1,18 @@
-"""What all benchmarks share: timing, and naming the machine."""
+"""What benchmarks share: timing, naming the machine, and going on where they were ended."""
 
+import json
 import platform
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch.utils.benchmark import Timer
 
 import ksubset
+from ksubset._support.files import write
 
-__all__ = ["device", "machine", "seconds"]
+__all__ = ["device", "machine", "resumed", "seconds"]
 
 
 def device() -> torch.device:
@@ -36,3 +39,13 @@ def machine() -> str:
         name = f"{model or platform.processor()}, {threads} thread{'' if threads == 1 else 's'}"
     versions = f"Python {platform.python_version()}, torch {torch.__version__}, ksubset {ksubset.__version__}"
     return f"{name}; {versions}"
+
+
+def resumed(path: Path, keys: Iterable[tuple[str, int]], run: Callable[[str, int], dict[str, Any]]) -> None:
+    """Run each row and seed that the file does not have yet, by "row/seed"; it is written after each."""
+    results = json.loads(path.read_text()) if path.exists() else {}
+    for row, seed in keys:
+        if (key := f"{row}/{seed}") not in results:
+            results[key] = run(row, seed)
+            write(path, json.dumps(results, indent=1).encode())
+            print(key, {name: round(value, 3) for name, value in results[key].items()}, flush=True)
