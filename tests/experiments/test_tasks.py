@@ -10,7 +10,7 @@ from ksubset.experiments.datasets import DataSplit
 from ksubset.experiments.tasks import Classification, Reconstruction
 from ksubset.experiments.tasks.classification import _ReluDropout
 from ksubset.experiments.tasks.pixels import PixelTask, SelectLinear
-from ksubset.experiments.tasks.reconstruction import similarity
+from ksubset.experiments.tasks.reconstruction import _ToOneChannel, similarity
 
 KINDS = [Classification, Reconstruction]
 
@@ -53,6 +53,16 @@ def test_shapes(kind: type[PixelTask], side: int, rows: int) -> None:
     for training in (True, False):
         metrics = task.metrics(task.statistics(output.detach(), images, labels, training=training))
         assert all(math.isfinite(value) for value in metrics.values())
+
+
+def test_the_last_convolution_has_the_gradients_of_torchs_own() -> None:
+    layer = _ToOneChannel(16).double()
+    planes = torch.randn(3, 16, 9, 7, dtype=torch.float64).to(memory_format=torch.channels_last).requires_grad_()
+    variables = [planes, layer.weight, layer.bias]
+    output, plain = layer(planes), torch.nn.Conv2d.forward(layer, planes)
+    weights = torch.randn_like(output)
+    ours = torch.autograd.grad((output * weights).sum(), variables)
+    torch.testing.assert_close([output, *ours], [plain, *torch.autograd.grad((plain * weights).sum(), variables)])
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Mapping
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -53,6 +53,43 @@ def similarity(images: Tensor, others: Tensor, sigma: float) -> Tensor:
     return averages
 
 
+class _ToOneChannel(nn.Conv2d):
+    """A 3x3 convolution from many channels to one."""
+
+    def __init__(self, channels: int) -> None:
+        super().__init__(channels, 1, 3, padding=1)
+
+    def forward(self, input: Tensor) -> Tensor:
+        if input.device.type != "cpu":
+            return super().forward(input)
+        assert self.bias is not None
+        output: Tensor = _CpuToOneChannel.apply(input, self.weight.to(input.dtype), self.bias.to(input.dtype))
+        return output
+
+
+class _CpuToOneChannel(torch.autograd.Function):
+    """On a CPU, the gradient of such a weight is as dear as that of one with 16 outputs, unless sides are exchanged.
+
+    It is the correlation of the input with the gradient of the output; and that is, mirrored, the weight's gradient of
+    the convolution that takes the one channel to the many.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, input: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
+        ctx.save_for_backward(input, weight)
+        return functional.conv2d(input, weight, bias, padding=1)
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        planes, weight = ctx.saved_tensors
+        backward = torch.ops.aten.convolution_backward
+        padded = ((1, 1), (1, 1), (1, 1), False, (0, 0), 1)  # stride, padding, dilation, not transposed, one group
+        to_planes, _, _ = backward(grad, planes, weight, None, *padded, (True, False, False))
+        last = grad.to(memory_format=torch.channels_last)  # the same memory, but the fast kernel goes by its strides
+        _, mirrored, _ = backward(planes, last, weight.transpose(0, 1), None, *padded, (False, True, False))
+        return to_planes, mirrored.flip(-2, -1).transpose(0, 1), grad.sum((0, 2, 3))
+
+
 class ReconstructionNetwork(PixelNetwork):
     """The paper's decoder (appendix, table "Reconstruction network"): two linear layers, then three convolutions.
 
@@ -73,7 +110,7 @@ class ReconstructionNetwork(PixelNetwork):
             nn.ReLU(),
             nn.Conv2d(channels, channels, 3, padding=1),
             nn.ReLU(),
-            nn.Conv2d(channels, 1, 3, padding=1),
+            _ToOneChannel(channels),
         )
         self.convolutions.to(memory_format=torch.channels_last)  # type: ignore[call-overload]  # missing in torch's types
 
