@@ -36,6 +36,13 @@ def test_the_sketches_of_the_page_on_estimators_run() -> None:
         exec(code, names | vars(ksubset))
 
 
+def test_figures_say_in_words_what_they_show() -> None:
+    for page in DOCS.rglob("*.md"):
+        text = page.read_text("utf-8")
+        assert "![](" not in text, page
+        assert text.count("{figure}") == text.count("\n:alt: "), page
+
+
 def test_links_of_the_readme_lead_to_files() -> None:
     links = re.findall(r"\]\((?!https://)([^)#]+)", (ROOT / "README.md").read_text("utf-8"))
     assert links
