@@ -11,10 +11,10 @@ import ksubset
 
 ROOT = DOCS.parent
 WITH_CODE = [page for page in (ROOT / "README.md", *DOCS.rglob("*.md")) if "```python" in page.read_text("utf-8")]
-NEW = sorted(page.relative_to(DOCS).as_posix() for page in WITH_CODE if page.parent not in (ROOT, DOCS))
+IN_FOLDERS = sorted(page.relative_to(DOCS).as_posix() for page in WITH_CODE if page.parent not in (ROOT, DOCS))
 
 
-@pytest.mark.parametrize("name", NEW)
+@pytest.mark.parametrize("name", IN_FOLDERS)
 def test_the_examples_print_what_the_page_says(
     name: str, one_thread: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

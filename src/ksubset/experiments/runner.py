@@ -74,8 +74,8 @@ def run(
         KeyboardInterrupt: the run was interrupted; its record is written.
 
     Example:
-        >>> epochs = []
         >>> import tempfile
+        >>> epochs = []
         >>> with tempfile.TemporaryDirectory() as folder:
         ...     record = run(RunConfig(epochs=2), folder, lambda entry: epochs.append(entry["epoch"]))
         ...     path = Path(folder, record.filename)
