@@ -61,7 +61,7 @@ docs: $(INSTALLED)  ## the documentation as web pages, in site/: runs the tutori
 # EXTRAS=--extras installs each extra in an environment of its own, too: minutes.
 EXTRAS ?=
 
-release: $(INSTALLED)  ## wheel and sdist in dist/, each tried in an empty environment
+release: $(INSTALLED)  ## wheel and sdist in dist/, each tried in an empty environment: a minute
 	$(BIN)/pip install --quiet build
 	rm -rf dist
 	$(BIN)/python -m build --outdir dist . > /dev/null

@@ -15,7 +15,7 @@ release = ksubset.__version__
 extensions = ["myst_nb", "sphinx.ext.autodoc", "sphinx.ext.napoleon"]
 html_theme = "furo"
 html_static_path = ["_static"]
-html_css_files = ["formulas.css"]
+html_css_files = ["pages.css"]
 myst_enable_extensions = ["dollarmath"]
 # The tutorial is run whenever it is rendered, and neither an error nor a warning in it goes unseen.
 nb_execution_mode = "force"

@@ -1,6 +1,8 @@
 import dataclasses
 import json
 import os
+import re
+import shlex
 import signal
 import subprocess
 import sys
@@ -12,15 +14,18 @@ from typing import Any
 
 import numpy as np
 import pytest
+import typer
+from pages import DOCS
 from typer.testing import CliRunner
 
 import ksubset
 from ksubset import cli
 from ksubset.experiments import protocols, records
-from ksubset.experiments.config import RunConfig
+from ksubset.experiments.config import RunConfig, descriptions
 from ksubset.experiments.tasks import Classification
 from ksubset.training import load
 
+COMMANDS: dict[str, Any] = typer.main.get_command(cli.app).commands  # type: ignore[attr-defined]
 QUICK = ["--epochs", "1", "--batch-size", "600"]
 
 
@@ -385,9 +390,30 @@ def test_smoke(tmp_path: Path) -> None:
 def test_help_lists_what_there_is() -> None:
     from ksubset.experiments import datasets, methods, tasks
 
-    config = {field.name: field.metadata["help"] for field in dataclasses.fields(RunConfig)}
+    config = descriptions()
     for name, known in (("task", tasks.TASKS), ("dataset", datasets.SETS), ("method", methods.METHODS)):
         assert all(entry in config[name] for entry in known)
+
+
+@pytest.mark.parametrize("name", list(COMMANDS))
+def test_help_has_an_example_of_the_command_with_options_that_it_takes(name: str) -> None:
+    (example,) = re.findall(rf"Example: ksubset {name}(.*)", COMMANDS[name].help)
+    with COMMANDS[name].make_context(name, shlex.split(example)) as context:
+        assert context.params
+
+
+def test_the_page_has_all_commands() -> None:
+    assert set(re.findall(r"^\| `ksubset (\w+)", (DOCS / "commands.md").read_text(), re.MULTILINE)) == set(COMMANDS)
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [("ksubset s", {"select", "sweep"}), ("ksubset plot --f", {"--format"}), ("ksubset x", set())],
+)
+def test_the_shell_completes_commands_and_options(words: str, expected: set[str]) -> None:
+    variables = {"_KSUBSET_COMPLETE": "complete_bash", "COMP_WORDS": words, "COMP_CWORD": str(words.count(" "))}
+    result = CliRunner().invoke(cli.app, [], env=variables, prog_name="ksubset")
+    assert set(result.output.split()) == expected
 
 
 def test_version() -> None:

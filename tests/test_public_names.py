@@ -17,11 +17,10 @@ from torch import Tensor
 import ksubset
 from ksubset.stats.results import Results
 
-# Not yet experiments, which lack examples.
 PACKAGES = [
     "ksubset", "ksubset.numerics", "ksubset.distributions", "ksubset.estimators", "ksubset.nn", "ksubset.schedules",
     "ksubset.training", "ksubset.search", "ksubset.selection", "ksubset.regression", "ksubset.equations",
-    "ksubset.design", "ksubset.stats",
+    "ksubset.design", "ksubset.stats", "ksubset.experiments",
     "ksubset.applications.explain", "ksubset.applications.vae", "ksubset.applications.neighbours",
 ]  # fmt: skip
 REFERENCE = Path(__file__).parents[1] / "docs" / "api.md"
@@ -34,7 +33,7 @@ PUBLISHED = {
     "discover_equations", "ConditionalLogit", "CoxPH", "SamplingDesign",
     "pps_sample", "conditional_logit_loss", "cox_exact_loss", "SubsetExplainer", "synthetic", "true_positive_rate",
     "false_discovery_rate", "median_rank", "posthoc_accuracy", "SubsetAutoencoder", "binarize", "NeighborSelector",
-    "SubsetNeighborsClassifier",
+    "SubsetNeighborsClassifier", "RunConfig",
 }  # fmt: skip
 SECTION = re.compile(r"^([A-Z][a-z]+):\n((?:(?:    .*)?(?:\n|\Z))+)", re.MULTILINE)
 ENTRY = re.compile(r"^    (\w+(?:, \w+)*): \S", re.MULTILINE)

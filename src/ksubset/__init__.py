@@ -16,4 +16,4 @@ __all__ = [
 ]
 __all__ += estimators.__all__
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"

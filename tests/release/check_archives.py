@@ -1,4 +1,4 @@
-"""Wheel and sdist, each installed alone in an empty environment: `make release`.
+"""Wheel and sdist, each installed alone in an empty environment, one after the other: `make release`.
 
 Usage: python tests/release/check_archives.py DIST [--extras]
 
@@ -7,6 +7,7 @@ typed for a type checker outside. `--extras` installs each extra of the wheel in
 """
 
 import argparse
+import os
 import subprocess
 import sys
 import tempfile
@@ -40,7 +41,9 @@ EXTRAS = {
 
 def call(*command: object, code: int = 0) -> str:
     """What a command prints; an error with it if it ends otherwise than it should."""
-    done = subprocess.run([str(word) for word in command], capture_output=True, text=True, check=False)
+    # With PYTHONPATH the source might be found in place of what is installed.
+    variables = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    done = subprocess.run([str(word) for word in command], capture_output=True, text=True, check=False, env=variables)
     if done.returncode != code:
         raise SystemExit(f"{' '.join(map(str, command))}: exit status {done.returncode}\n{done.stdout}{done.stderr}")
     return done.stdout + done.stderr
@@ -79,8 +82,10 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         (wheel,), (sdist,) = arguments.dist.glob("*.whl"), arguments.dist.glob("*.tar.gz")
+        python = environment(folder / "core", str(wheel))
         for archive in (wheel, sdist):
-            check_core(environment(folder / archive.suffix, str(archive)), folder)
+            call(python, "-m", "pip", "install", "--quiet", "--no-deps", "--force-reinstall", archive)
+            check_core(python, folder)
             print(f"{archive.name}: {archive.stat().st_size / 1e3:,.0f} kB, the core works alone", flush=True)
         for extra, code in EXTRAS.items() if arguments.extras else ():
             call(environment(folder / extra, f"{wheel}[{extra}]"), "-W", "error", "-c", code)

@@ -19,7 +19,6 @@ _PATHS = ("file", "folder")
 app = typer.Typer(
     help="Learning with k-subsets: select columns of a data set; run the paper's experiments, tabulate and plot them.",
     no_args_is_help=True,
-    add_completion=False,
     pretty_exceptions_enable=False,
 )
 

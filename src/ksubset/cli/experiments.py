@@ -14,7 +14,7 @@ from rich.console import Console
 
 from ksubset._support import files
 from ksubset.cli.console import Command, app, bar, one_thread, say
-from ksubset.experiments.config import RunConfig
+from ksubset.experiments.config import RunConfig, descriptions
 
 if TYPE_CHECKING:
     from ksubset.experiments.records import Record
@@ -26,14 +26,14 @@ def _options_of_config(command: Callable[..., None]) -> Callable[..., None]:
     """Give a command with the parameter ``grid`` one repeatable option for each field of :class:`RunConfig`; the grid
     holds what was given.
     """
-    signature = inspect.signature(command)
+    signature, described = inspect.signature(command), descriptions()
     types, keyword_only = typing.get_type_hints(RunConfig), inspect.Parameter.KEYWORD_ONLY
     options = []
     for field in dataclasses.fields(RunConfig):
         kind = next(iter(typing.get_args(types[field.name])), types[field.name])  # int, for an int that may be None
         option = typer.Option(
             f"--{field.name.replace('_', '-')}",
-            help=field.metadata["help"] + ("" if field.default is None else f" (default: {field.default})"),
+            help=described[field.name] + ("" if field.default is None else f" (default: {field.default})"),
             show_default=False,
             metavar=kind.__name__,
         )
@@ -118,7 +118,10 @@ def sweep(
 
 @app.command(cls=Command)
 def table(folders: Annotated[list[Path], typer.Argument(metavar="folder", help="folders with records")]) -> None:
-    """Print the paper's two tables in Markdown, the published values beside those of the records."""
+    """Print the paper's two tables in Markdown, the published values beside those of the records.
+
+    Example: ksubset table results
+    """
     from ksubset.experiments import records
 
     _print_tables(list(records.read(*folders)))
@@ -130,7 +133,10 @@ def plot(
     out: Annotated[Path, typer.Option(metavar="folder", help="folder for the figures")] = Path("figures"),
     format: Annotated[str, typer.Option(metavar="str", help="png, svg or pdf")] = "png",
 ) -> None:
-    """Draw convergence, reconstructions and scores; needs no training."""
+    """Draw convergence, reconstructions and scores; needs no training.
+
+    Example: ksubset plot results --out figures --format pdf
+    """
     from ksubset.experiments import records
 
     _draw(list(records.read(*folders)), out, format)
@@ -148,6 +154,8 @@ def reproduce(
 
     It needs no download, and goes on where it was ended. The paper's data sets are a matter of 'ksubset sweep'; see
     docs/reproduction.md.
+
+    Example: ksubset reproduce --out results/digits --figures figures/digits
     """
     from ksubset.experiments import presets
 

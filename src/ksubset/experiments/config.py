@@ -2,22 +2,20 @@
 
 import dataclasses
 import hashlib
+import inspect
 import json
 import math
-from dataclasses import dataclass, field
+import re
+from dataclasses import dataclass
 from typing import Any
 
-__all__ = ["PRECISIONS", "SCHEDULES", "SUBSETS_PER", "RunConfig"]
+__all__ = ["PRECISIONS", "SCHEDULES", "SUBSETS_PER", "RunConfig", "descriptions"]
 
 SUBSETS_PER = ("batch", "example")
 PRECISIONS = ("mixed", "float32")
 SCHEDULES = ("constant", "cosine")
 _MOST_SEED = 2**32 - 1
 """What the generators of torch and numpy both take."""
-
-
-def _setting(default: Any, help: str) -> Any:
-    return field(default=default, metadata={"help": help})
 
 
 @dataclass(frozen=True)
@@ -27,42 +25,64 @@ class RunConfig:
     Defaults follow the paper's appendix on optimization and hyperparameters. Names of tasks, data sets and methods are
     checked where they are known, in :func:`ksubset.experiments.runner.resolve`.
 
+    Arguments:
+        task: classification or reconstruction, of selected pixels; explain, autoencoder or neighbours, with a subset
+            of each example
+        dataset: digits, mnist, fashion-mnist or kmnist; also mnist-grey (autoencoder); of explain: xor, orange-skin,
+            additive, switch, syn1, ... or syn6; of pixels, also NAME of a file NAME.npz in the folder KSUBSET_DATA
+        method: gs, stgs, sfess, sfess-v, simple, imle, ncpss or hybrid: gradient estimator
+        k: size of the subsets; by default the data set's own (30 pixels, and 10 of digits)
+        k_start: size of the subsets in the first epoch, annealed to k; by default k itself
+        k_until: fraction of the epochs after which the annealed size has reached k, exponentially
+        epochs: passes over the training data
+        samples: subsets M drawn for a gradient
+        subsets_per: draw the M subsets per 'batch' (the paper) or per 'example'
+        seed: seed of all randomness of the run
+        batch_size: examples in a batch
+        selector_lr: Adam's learning rate for the selector's logits
+        selector_beta1: Adam's first decay rate for the selector's logits (the second is 0.999)
+        network_lr: Adam's learning rate for the network
+        weight_decay: Adam's weight decay for the network (none for the selector)
+        lr_schedule: learning rates over the epochs: 'constant' (the paper), or 'cosine', to 0
+        tuning: fraction of the epochs, at the end, that train the network alone on the likeliest pixels
+        precision: 'mixed': bfloat16 in matrix products on hardware made for it (as the paper); or 'float32' throughout
+        temperature_start: temperature of gs and stgs in the first epoch
+        temperature_end: temperature of gs and stgs in the last epoch, reached exponentially
+
     Raises:
         ValueError: a value is of the wrong kind or out of range; the message says which, and what was expected.
+
+    References:
+        Wijk, Vinuesa and Azizpour (2024), https://arxiv.org/abs/2407.16058, for the defaults.
+
+    Example:
+        >>> config = RunConfig(dataset="mnist", method="gs", epochs=50)
+        >>> config.changed()
+        {'dataset': 'mnist', 'method': 'gs', 'epochs': 50}
+        >>> config.name()
+        'classification-mnist-gs-seed0-dadd42fa'
     """
 
-    task: str = _setting(
-        "classification",
-        "classification or reconstruction, of selected pixels; explain, autoencoder or neighbours, with a subset "
-        "of each example",
-    )
-    dataset: str = _setting(
-        "digits",
-        "digits, mnist, fashion-mnist or kmnist; also mnist-grey (autoencoder); of explain: xor, orange-skin, "
-        "additive, switch, syn1, ... or syn6; of pixels, also NAME of a file NAME.npz in the folder KSUBSET_DATA",
-    )
-    method: str = _setting("sfess-v", "gs, stgs, sfess, sfess-v, simple, imle, ncpss or hybrid: gradient estimator")
-    k: int | None = _setting(None, "size of the subsets; by default the data set's own (30 pixels, and 10 of digits)")
-    k_start: int | None = _setting(None, "size of the subsets in the first epoch, annealed to k; by default k itself")
-    k_until: float = _setting(0.5, "fraction of the epochs after which the annealed size has reached k, exponentially")
-    epochs: int = _setting(500, "passes over the training data")
-    samples: int = _setting(5, "subsets M drawn for a gradient")
-    subsets_per: str = _setting("batch", "draw the M subsets per 'batch' (the paper) or per 'example'")
-    seed: int = _setting(0, "seed of all randomness of the run")
-    batch_size: int = _setting(1024, "examples in a batch")
-    selector_lr: float = _setting(1e-2, "Adam's learning rate for the selector's logits")
-    selector_beta1: float = _setting(0.99, "Adam's first decay rate for the selector's logits (the second is 0.999)")
-    network_lr: float = _setting(1e-4, "Adam's learning rate for the network")
-    weight_decay: float = _setting(1e-4, "Adam's weight decay for the network (none for the selector)")
-    lr_schedule: str = _setting("constant", "learning rates over the epochs: 'constant' (the paper), or 'cosine', to 0")
-    tuning: float = _setting(
-        0.0, "fraction of the epochs, at the end, that train the network alone on the likeliest pixels"
-    )
-    precision: str = _setting(
-        "mixed", "'mixed': bfloat16 in matrix products on hardware made for it (as the paper); or 'float32' throughout"
-    )
-    temperature_start: float = _setting(1.0, "temperature of gs and stgs in the first epoch")
-    temperature_end: float = _setting(0.01, "temperature of gs and stgs in the last epoch, reached exponentially")
+    task: str = "classification"
+    dataset: str = "digits"
+    method: str = "sfess-v"
+    k: int | None = None
+    k_start: int | None = None
+    k_until: float = 0.5
+    epochs: int = 500
+    samples: int = 5
+    subsets_per: str = "batch"
+    seed: int = 0
+    batch_size: int = 1024
+    selector_lr: float = 1e-2
+    selector_beta1: float = 0.99
+    network_lr: float = 1e-4
+    weight_decay: float = 1e-4
+    lr_schedule: str = "constant"
+    tuning: float = 0.0
+    precision: str = "mixed"
+    temperature_start: float = 1.0
+    temperature_end: float = 0.01
 
     def __post_init__(self) -> None:
         for name in ("task", "dataset", "method"):
@@ -106,3 +126,10 @@ class RunConfig:
     def name(self) -> str:
         """A readable name, unique to this configuration: ``classification-digits-sfess-v-seed0-1a2b3c4d``."""
         return f"{self.task}-{self.dataset}-{self.method}-seed{self.seed}-{self.digest()}"
+
+
+def descriptions() -> dict[str, str]:
+    """What each setting is, in the words of the documentation of :class:`RunConfig`; the command line shows them."""
+    arguments = (inspect.getdoc(RunConfig) or "").partition("Arguments:\n")[2].partition("\n\n")[0]
+    entries = re.findall(r"^    (\w+): (.*(?:\n {5,}.*)*)", arguments, re.MULTILINE)
+    return {name: " ".join(text.split()) for name, text in entries}

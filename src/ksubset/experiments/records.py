@@ -63,6 +63,16 @@ class Record:
         inclusion: inclusion probability of each of the n pixels, where all share them.
         originals, reconstructions: the first test images and what the network makes of them, `(images, n)`, grey
             levels 0 to 255; empty for a task without images.
+
+    Example:
+        >>> import tempfile
+        >>> from ksubset.experiments import run
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     record = run(RunConfig(epochs=2, seed=3), folder)
+        >>> record.status, [entry["epoch"] for entry in record.history], list(record.test), len(record.selected)
+        ('finished', [1, 2], ['accuracy'], 10)
+        >>> record.filename
+        'classification-digits-sfess-v-seed3-9cfea9bc.json'
     """
 
     config: RunConfig
@@ -190,8 +200,20 @@ def _rows(rows: object, kind: type | tuple[type, ...], length: int | None = None
 def read(*folders: str | os.PathLike[str]) -> Iterator[Record]:
     """All records of some folders, in the order of their file names.
 
+    Arguments:
+        folders: paths of folders that :func:`ksubset.experiments.run` or the command has written to.
+
     Raises:
         ValueError: a file is broken, or a folder holds no records; the message names it.
+
+    Example:
+        >>> import tempfile
+        >>> from ksubset.experiments import run
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     for method in ("gs", "sfess-v"):
+        ...         _ = run(RunConfig(method=method, epochs=1), folder)
+        ...     [record.labels["method"] for record in read(folder)]
+        ['GS', 'SFESS-V']
     """
     for folder in folders:
         paths = sorted(Path(folder).glob("*.json"))

@@ -72,6 +72,17 @@ def run(
         OSError: ``out`` is not writable, another process is at the same run, or a download fails.
         FloatingPointError: the training diverges.
         KeyboardInterrupt: the run was interrupted; its record is written.
+
+    Example:
+        >>> import tempfile
+        >>> epochs = []
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     record = run(RunConfig(epochs=2), folder, lambda entry: epochs.append(entry["epoch"]))
+        ...     path = Path(folder, record.filename)
+        ...     path.exists()
+        True
+        >>> epochs, record.config.k
+        ([1, 2], 10)
     """
     if checkpoint_every < 1:
         raise ValueError(f"checkpoint_every: expected an integer >= 1, got {checkpoint_every}")

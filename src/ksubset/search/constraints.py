@@ -22,6 +22,11 @@ class Inequalities:
     Arguments:
         matrix: `(m, n)`, sparse.
         low, high: `(m)`, infinite where there is no limit.
+
+    Example:
+        >>> second_without_first = csr_array([[-1.0, 1.0, 0.0]])  # z_1 - z_0 <= 0: item 1 needs item 0
+        >>> Inequalities(second_without_first, np.full(1, -np.inf), np.zeros(1)).matrix @ np.array([0, 1, 0])
+        array([1.])
     """
 
     matrix: csr_array

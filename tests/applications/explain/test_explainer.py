@@ -87,6 +87,18 @@ def test_a_model_is_left_as_it_was() -> None:
     assert all(parameter.requires_grad for parameter in model.parameters())
 
 
+def test_rows_may_be_views_that_torch_does_not_take() -> None:
+    x = rows(50)
+    backwards, locked = x[::-1].copy()[::-1], x.copy()
+    locked.flags.writeable = False
+    given = {"plain": x, "backwards": backwards, "locked": locked}
+    explainers = [SubsetExplainer(switch, 2, output="values", **FAST | BRIEF).fit(one) for one in given.values()]
+    masks = [one.explain(x).mask for one, x in zip(explainers, given.values(), strict=True)]
+    assert np.array_equal(masks[0], masks[1])
+    assert np.array_equal(masks[0], masks[2])
+    assert module.check_rows(locked, None).flags.writeable  # of others torch warns, once in a process
+
+
 def test_words_are_chosen_and_paddings_are_not() -> None:
     rng = np.random.default_rng(0)
     tokens = rng.integers(1, 20, (600, 6))

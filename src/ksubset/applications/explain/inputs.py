@@ -56,7 +56,8 @@ def check_rows(value: Any, padding: int | None) -> NDArray[Any]:
         raise ValueError(f"X: expected one row or more, with columns, got shape {rows.shape}")
     if rows.dtype.kind in "iub":
         return rows.astype(np.int64 if padding is not None else np.float64)
-    return rows
+    # torch takes no negative strides, and warns of arrays that cannot be written to, as those of pandas.
+    return np.require(rows, requirements=["C", "W"])
 
 
 class Inputs:
