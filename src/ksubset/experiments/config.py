@@ -41,7 +41,10 @@ class RunConfig:
         "digits, mnist, fashion-mnist or kmnist; also mnist-grey (autoencoder); of explain: xor, orange-skin, "
         "additive, switch, syn1, ... or syn6; of pixels, also NAME of a file NAME.npz in the folder KSUBSET_DATA",
     )
-    method: str = _setting("sfess-v", "gs, stgs, sfess, sfess-v, simple, imle, ncpss or hybrid: gradient estimator")
+    method: str = _setting(
+        "sfess-v",
+        "gs, stgs, sfess, sfess-v, simple, imle, ncpss, hybrid, reinmax, dps, stg or concrete: gradient estimator",
+    )
     k: int | None = _setting(None, "size of the subsets; by default the data set's own (30 pixels, and 10 of digits)")
     k_start: int | None = _setting(None, "size of the subsets in the first epoch, annealed to k; by default k itself")
     k_until: float = _setting(0.5, "fraction of the epochs after which the annealed size has reached k, exponentially")
@@ -61,8 +64,8 @@ class RunConfig:
     precision: str = _setting(
         "mixed", "'mixed': bfloat16 in matrix products on hardware made for it (as the paper); or 'float32' throughout"
     )
-    temperature_start: float = _setting(1.0, "temperature of gs and stgs in the first epoch")
-    temperature_end: float = _setting(0.01, "temperature of gs and stgs in the last epoch, reached exponentially")
+    temperature_start: float = _setting(1.0, "temperature of gs, stgs, dps, concrete in the first epoch")
+    temperature_end: float = _setting(0.01, "their temperature in the last epoch, reached exponentially")
 
     def __post_init__(self) -> None:
         for name in ("task", "dataset", "method"):

@@ -40,7 +40,9 @@ def colour(method: str, others: Iterable[str] = ()) -> str:
 
 def marker(method: str, others: Iterable[str] = ()) -> str:
     """The marker of a method, that tells it from others where colours do not; as :func:`colour`."""
-    return MARKERS[_place(method, others) % len(MARKERS)]
+    place = _place(method, others)
+    # Where the colours come again, they do with other markers.
+    return MARKERS[(place + place // len(palette.COLOURS)) % len(MARKERS)]
 
 
 def _place(method: str, others: Iterable[str]) -> int:
