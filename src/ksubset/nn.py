@@ -55,7 +55,7 @@ class FeatureGate(nn.Module):
 
 
 class ConcreteSelector(nn.Module):
-    """k units, each of which chooses one of n items: the selector of the concrete autoencoder, the same for every input.
+    """k units, each of which chooses one of n items, the same for every input: the concrete autoencoder's selector.
 
     It returns a distribution over the k n pairs of a unit and an item, with one pair of each unit. With
     `GumbelTopK(temperature)`, which falls from 10 to 0.01 over the training, the units are the paper's, relaxed to

@@ -27,9 +27,9 @@ class StochasticGates(Estimator):
     The gates and their probability :math:`\Phi(\mu_i / \sigma)` of being open are the paper's, which adds the expected
     number of open gates to the loss, with a weight :math:`\lambda` that has to be tuned until some k are left. Here the
     shift c is solved for and differentiated through, which is the same gradient at the one :math:`\lambda` that leaves
-    the expected number as it is. So a constant added to the logits changes nothing, as in a `KSubset`, and the k largest
-    logits are the likeliest subset. Biased; the samples are fractions, whose sum is not k. f must be differentiable, and
-    accept fractions.
+    the expected number as it is. So a constant added to the logits changes nothing, as in a `KSubset`, and the k
+    largest logits are the likeliest subset. Biased; the samples are fractions, whose sum is not k. f must be
+    differentiable, and accept fractions.
 
     References:
         Yamada, Lindenbaum, Negahban and Kluger (2020), Feature Selection using Stochastic Gates, section 3,
@@ -72,7 +72,7 @@ class StochasticGates(Estimator):
         # Infinite logits fix their items, which leaves the rest to the others.
         number = (sizes(k, logits) - included.sum(-1))[..., None].double()
         w = torch.where(free, logits, 0.0).double() / self.sigma
-        mean = w + _shift(w, free, number)
+        mean = (w + _shift(w, free, number)).to(torch.promote_types(logits.dtype, torch.float32))
         noise = torch.empty_like(mean.detach().expand(num_samples, *mean.shape)).normal_(generator=generator)
         gates = (self.sigma * (mean + noise)).clamp(0, 1)
         # Where there is no choice, there is no gate.
