@@ -34,8 +34,8 @@ def test_the_examples_of_the_page_train(capsys: pytest.CaptureFixture[str]) -> N
     namespace: dict[str, object] = {}
     for example in re.findall(r"```python\n(.*?)```", PAGE.read_text(), re.DOTALL):
         exec(example, namespace)
-    gate, head, layer = capsys.readouterr().out.splitlines()
-    assert gate == "tensor([3, 7])"
+    gate, units, head, layer = capsys.readouterr().out.splitlines()
+    assert gate == units == "tensor([3, 7])"
     assert float(head[7:-1]) > 0.95
     assert float(layer[7 : layer.index(",")]) < 0.35
     model, x = namespace["model"], namespace["x"]
