@@ -26,7 +26,8 @@ __all__ = [
 ]
 
 METHODS = tuple(method.label for method in _KNOWN.values())
-MARKERS = ("o", "s", "^", "v", "D", "P", "X", "*")
+# More than there are colours, so that where a colour comes again the marker is another.
+MARKERS = ("o", "s", "^", "v", "D", "P", "X", "*", "h", "p", "<", ">")
 _MARKED = 8
 DATASETS = ("MNIST", "Fashion-MNIST", "KMNIST")
 METRICS = {name: MEASURES[name].label for name in (next(iter(task.measures)) for task in reversed(TASKS.values()))}
@@ -40,9 +41,7 @@ def colour(method: str, others: Iterable[str] = ()) -> str:
 
 def marker(method: str, others: Iterable[str] = ()) -> str:
     """The marker of a method, that tells it from others where colours do not; as :func:`colour`."""
-    place = _place(method, others)
-    # Where the colours come again, they do with other markers.
-    return MARKERS[(place + place // len(palette.COLOURS)) % len(MARKERS)]
+    return MARKERS[_place(method, others) % len(MARKERS)]
 
 
 def _place(method: str, others: Iterable[str]) -> int:
