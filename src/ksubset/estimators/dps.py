@@ -1,12 +1,9 @@
 """Deep probabilistic subsampling: hard Gumbel top-k, with the gradient of softmaxes over what is left."""
 
-import math
-import numbers
-
 from torch import Generator, Tensor
 
 from ksubset.distributions import SubsetDistribution
-from ksubset.estimators.base import Estimator
+from ksubset.estimators.base import Estimator, positive
 from ksubset.numerics.topk import gumbel_keys, remaining_top_k, top_k
 
 __all__ = ["DPS"]
@@ -53,11 +50,7 @@ class DPS(Estimator):
 
     def __init__(self, temperature: float) -> None:
         super().__init__()
-        if isinstance(temperature, bool) or not isinstance(temperature, numbers.Real):
-            raise TypeError(f"temperature must be a number, got {temperature!r}")
-        if not (temperature > 0 and math.isfinite(temperature)):
-            raise ValueError(f"temperature must be a positive, finite number, got {temperature}")
-        self.temperature: float = float(temperature)
+        self.temperature: float = positive("temperature", temperature)
 
     def extra_repr(self) -> str:
         return f"temperature={self.temperature}"

@@ -1,13 +1,12 @@
 """Stochastic gates: clipped Gaussian gates, as many of them open on average as the subset has items."""
 
 import math
-import numbers
 
 import torch
 from torch import Generator, Tensor
 
 from ksubset.distributions import SubsetDistribution
-from ksubset.estimators.base import Estimator
+from ksubset.estimators.base import Estimator, positive
 from ksubset.numerics.checks import all_known
 from ksubset.numerics.tilt import sizes
 
@@ -53,11 +52,7 @@ class StochasticGates(Estimator):
 
     def __init__(self, sigma: float = 0.5) -> None:
         super().__init__()
-        if isinstance(sigma, bool) or not isinstance(sigma, numbers.Real):
-            raise TypeError(f"sigma must be a number, got {sigma!r}")
-        if not (sigma > 0 and math.isfinite(sigma)):
-            raise ValueError(f"sigma must be a positive, finite number, got {sigma}")
-        self.sigma: float = float(sigma)
+        self.sigma: float = positive("sigma", sigma)
 
     def extra_repr(self) -> str:
         return f"sigma={self.sigma}"
