@@ -86,6 +86,31 @@ def test_the_mean_is_exact_for_a_quadratic_f_of_other_subsets(make: Callable[[Te
     )
 
 
+def test_two_samples_have_the_mean_of_one() -> None:
+    # No statistics: the estimates of all pairs, weighted with their probabilities.
+    z, p = subsets(N, 3), probabilities(LOGITS, 3)
+    i, j = torch.cartesian_prod(*2 * [torch.arange(len(p))]).T
+    dist = KSubset(3, rows(len(i)))
+    dist.sample = lambda *_, **__: torch.stack([z[i], z[j]])  # type: ignore[method-assign]
+    (grad,) = torch.autograd.grad(expectation(cubic, dist, ReinMax(), 2).sum(), dist.logits)
+    one = p @ at(z, cubic, KSubset(3, rows(len(z))), ReinMax())
+    torch.testing.assert_close((p[i] * p[j]) @ grad, one, rtol=1e-11, atol=1e-12)
+
+
+def test_samples_are_compared_with_the_others() -> None:
+    logits = LOGITS.clone().requires_grad_()
+    dist = KSubset(3, logits)
+    z = dist.sample((5,))
+    dist.sample = lambda *_, **__: z  # type: ignore[method-assign]
+    (found,) = torch.autograd.grad(expectation(cubic, dist, ReinMax(), 5), logits)
+    at_sample = z.clone().requires_grad_()
+    (slope,) = torch.autograd.grad(cubic(at_sample).sum(), at_sample)
+    deviation, product = z - dist.mean.detach(), ((z - dist.mean.detach()) * slope).sum(-1)
+    others = (product.sum() - product) / 4
+    expected = (deviation.mT @ (product - others) + dist.covariance_matrix @ slope.sum(0)) / 10
+    torch.testing.assert_close(found, expected.detach(), rtol=1e-10, atol=1e-12)
+
+
 def test_the_formula() -> None:
     z, dist = subsets(N, 3), KSubset(3, LOGITS)
     slope = torch.randn(N, dtype=torch.float64)
