@@ -47,6 +47,13 @@ CANDIDATES: dict[tuple[str, str], list[dict[str, Any]]] = {
     ],
     ("classification", "simple"): [ANNEALED, {**ANNEALED, "selector_lr": 0.03}],
     ("classification", "gs"): [SHARED, {**SHARED, "selector_lr": 0.03}],
+    ("classification", "reinmax"): [ANNEALED, {**ANNEALED, "selector_lr": 0.03}],
+    ("classification", "stg"): [SHARED, {**SHARED, "k_start": 100}],
+    ("classification", "dps"): [SHARED, {**SHARED, "temperature_end": 0.5}],
+    ("classification", "concrete"): [
+        {**SHARED, "temperature_start": 10.0},
+        {**SHARED, "temperature_start": 10.0, "selector_lr": 0.03},
+    ],
     ("reconstruction", "sfess-v"): [
         {**ANNEALED, "samples": 2},
         {**ANNEALED, "samples": 2, "network_lr": 1e-3},

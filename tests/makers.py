@@ -3,6 +3,7 @@
 from collections.abc import Callable
 
 from ksubset import (
+    DPS,
     IMLE,
     NCPSS,
     SIMPLE,
@@ -10,10 +11,12 @@ from ksubset import (
     GumbelTopK,
     Hybrid,
     LeaveOneOut,
+    ReinMax,
     ReplayedSlope,
     ScoreFunction,
     SlopeAtMean,
     SlopeAtSamples,
+    StochasticGates,
     UnorderedSet,
 )
 
@@ -29,4 +32,7 @@ MAKERS: dict[str, Callable[[], Estimator]] = {
     "straight-through": lambda: GumbelTopK(0.5, straight_through=True),
     "IMLE": IMLE,
     "NCPSS": NCPSS,
+    "ReinMax": ReinMax,
+    "DPS": lambda: DPS(0.5),
+    "StochasticGates": StochasticGates,
 }

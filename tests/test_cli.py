@@ -150,7 +150,8 @@ def test_a_protocol_gives_what_the_command_line_does_not(tmp_path: Path, monkeyp
         ),
         (
             ["--method", "magic"],
-            "error: method: expected one of gs, stgs, sfess, sfess-v, simple, imle, ncpss, hybrid, got 'magic'",
+            "error: method: expected one of gs, stgs, sfess, sfess-v, simple, imle, ncpss, hybrid, "
+            "reinmax, dps, stg, concrete, got 'magic'",
         ),
         (["--backend", "cloud"], "error: backend: expected one of local, ray, got 'cloud'"),
         (["--epochs", "0"], "error: epochs: expected an integer >= 1, got 0"),

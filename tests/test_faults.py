@@ -250,7 +250,9 @@ class TestUnusedBranches:
 # torch's own tracer makes instances of classes that it warns of, and asks for gradients that are not there.
 @pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore:The .grad attribute:UserWarning")
 class TestSymbolicShapes:
-    @pytest.mark.parametrize("what", ["sample", "mean", "GumbelTopK", "IMLE", "NCPSS", "SIMPLE", "LeaveOneOut"])
+    @pytest.mark.parametrize(
+        "what", ["sample", "mean", "GumbelTopK", "IMLE", "NCPSS", "SIMPLE", "DPS", "StochasticGates", "LeaveOneOut"]
+    )
     def test_a_short_last_batch_when_compiled(self, what: str) -> None:
         def f(x: Tensor) -> Tensor:
             dist = KSubset(3, x)

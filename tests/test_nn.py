@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from ksubset import (
+    DPS,
     IMLE,
     NCPSS,
     SIMPLE,
@@ -17,11 +18,13 @@ from ksubset import (
     Hybrid,
     KSubset,
     LeaveOneOut,
+    ReinMax,
     ScoreFunction,
     SlopeAtMean,
     UnorderedSet,
+    expectation,
 )
-from ksubset.nn import FeatureGate, SubsetHead, SubsetLayer
+from ksubset.nn import ConcreteSelector, FeatureGate, SubsetHead, SubsetLayer
 
 PAGE = Path(__file__).parents[1] / "docs" / "nn.md"
 
@@ -31,8 +34,8 @@ def test_the_examples_of_the_page_train(capsys: pytest.CaptureFixture[str]) -> N
     namespace: dict[str, object] = {}
     for example in re.findall(r"```python\n(.*?)```", PAGE.read_text(), re.DOTALL):
         exec(example, namespace)
-    gate, head, layer = capsys.readouterr().out.splitlines()
-    assert gate == "tensor([3, 7])"
+    gate, units, head, layer = capsys.readouterr().out.splitlines()
+    assert gate == units == "tensor([3, 7])"
     assert float(head[7:-1]) > 0.95
     assert float(layer[7 : layer.index(",")]) < 0.35
     model, x = namespace["model"], namespace["x"]
@@ -41,7 +44,9 @@ def test_the_examples_of_the_page_train(capsys: pytest.CaptureFixture[str]) -> N
 
 
 @pytest.mark.parametrize(
-    "estimator", [SIMPLE(), IMLE(), NCPSS(), GumbelTopK(0.5, straight_through=True)], ids=lambda e: type(e).__name__
+    "estimator",
+    [SIMPLE(), ReinMax(), IMLE(), NCPSS(), DPS(0.5), GumbelTopK(0.5, straight_through=True)],
+    ids=lambda e: type(e).__name__,
 )
 def test_a_layer_samples_in_training_and_takes_the_mode_in_evaluation(estimator: Estimator) -> None:
     layer = SubsetLayer(2, estimator)
@@ -155,3 +160,52 @@ def test_compiled(training: bool) -> None:
         assert model.gate.logits.grad is not None
     else:
         torch.testing.assert_close(value, model(x))
+
+
+def test_the_units_are_the_papers_concrete_variables() -> None:
+    selector = ConcreteSelector(5, k=3, dtype=torch.float64)
+    torch.manual_seed(0)
+    pairs = GumbelTopK(0.7).sample(selector(), 40)
+    torch.manual_seed(0)
+    noise = -torch.log(torch.empty(40, 3, 5, dtype=torch.float64).exponential_())
+    units = torch.softmax((selector.logits + noise) / 0.7, -1)
+    torch.testing.assert_close(pairs.view(40, 3, 5), units)
+    chosen = selector.items(pairs)
+    left_out = (1 - units[:, 0]) * (1 - units[:, 1]) * (1 - units[:, 2])
+    torch.testing.assert_close(chosen, 1 - left_out)
+    (chosen.square() * torch.arange(5)).sum().backward()
+    assert selector.logits.grad is not None
+    assert selector.logits.grad.isfinite().all()
+    assert (selector.logits.grad != 0).all()
+
+
+def test_units_that_agree_count_as_one() -> None:
+    selector = ConcreteSelector(4, k=3)
+    with torch.no_grad():
+        selector.logits.copy_(torch.tensor([[0.0, 9, 0, 0], [0, 9, 0, 0], [0, 0, 0, 9]]))
+    assert selector.items(selector().mode).tolist() == [0, 1, 0, 1]
+    # Frequencies of the items, and what the probabilities of the pairs make of them.
+    selector = ConcreteSelector(4, k=3, dtype=torch.float64)
+    often = selector.items(selector().sample((100_000,))).mean(0)
+    torch.testing.assert_close(often, selector.items(selector().mean), rtol=0, atol=0.01)
+
+
+def test_units_learn_with_any_estimator() -> None:
+    torch.manual_seed(0)
+    selector = ConcreteSelector(6, k=2)
+    optimizer = torch.optim.Adam(selector.parameters(), lr=0.1)
+    for _ in range(200):
+        optimizer.zero_grad()
+        loss = expectation(lambda z: -selector.items(z)[..., [1, 4]].sum(-1), selector(), LeaveOneOut(), 8)
+        loss.backward()
+        optimizer.step()
+    assert selector.items(selector().mode).tolist() == [0, 1, 0, 0, 1, 0]
+
+
+def test_a_number_of_units_is_for_good() -> None:
+    selector = ConcreteSelector(6, k=2)
+    selector.k = 3
+    with pytest.raises(ValueError, match="k must stay the number of units, 2, got 3"):
+        selector()
+    with pytest.raises(ValueError, match="k must be 1 or more, got 0"):
+        ConcreteSelector(6, 0)

@@ -27,8 +27,9 @@ REFERENCE = Path(__file__).parents[1] / "docs" / "api.md"
 # What somebody published: the reader is told where.
 PUBLISHED = {
     "KSubset", "AtMostKSubset", "PartitionedKSubset", "log_poisson_binomial", "logits_from_marginals",
-    "ScoreFunction", "LeaveOneOut", "UnorderedSet", "GumbelTopK", "IMLE", "SIMPLE", "NCPSS", "Hybrid", "SlopeAtMean",
-    "SlopeAtSamples", "ReplayedSlope", "ExponentialSchedule", "KSubsetSelector", "NeuralSubsetSelector", "stability",
+    "ScoreFunction", "LeaveOneOut", "UnorderedSet", "GumbelTopK", "IMLE", "SIMPLE", "NCPSS", "ReinMax", "DPS",
+    "StochasticGates", "ConcreteSelector", "Hybrid", "SlopeAtMean", "SlopeAtSamples",
+    "ReplayedSlope", "ExponentialSchedule", "KSubsetSelector", "NeuralSubsetSelector", "stability",
     "minimize", "SensorSelector", "optimal_design", "BestSubsetRegressor", "BestSubsetClassifier",
     "discover_equations", "ConditionalLogit", "CoxPH", "SamplingDesign",
     "pps_sample", "conditional_logit_loss", "cox_exact_loss", "SubsetExplainer", "synthetic", "true_positive_rate",

@@ -5,11 +5,11 @@ import numbers
 import torch
 from torch import Tensor, nn
 
-from ksubset.distributions import KSubset
+from ksubset.distributions import KSubset, PartitionedKSubset
 from ksubset.estimators import Estimator
 from ksubset.numerics.checks import check_size
 
-__all__ = ["FeatureGate", "SubsetHead", "SubsetLayer"]
+__all__ = ["ConcreteSelector", "FeatureGate", "SubsetHead", "SubsetLayer"]
 
 
 class FeatureGate(nn.Module):
@@ -52,6 +52,82 @@ class FeatureGate(nn.Module):
 
     def extra_repr(self) -> str:
         return f"n={len(self.logits)}, k={self.k}"
+
+
+class ConcreteSelector(nn.Module):
+    """k units, each of which chooses one of n items, the same for every input: the concrete autoencoder's selector.
+
+    It returns a distribution over the k n pairs of a unit and an item, with one pair of each unit. With
+    `GumbelTopK(temperature)`, which falls from 10 to 0.01 over the training, the units are the paper's, relaxed to
+    concrete variables; the other estimators work, too. What the units have chosen is told by `items`: units that agree
+    count as one, so that it may be fewer than k, also where each of them takes its likeliest item.
+
+    The paper gives a network the k chosen values, in the order of the units. Here it is the network's affair what to do
+    with the items, such as to mask the others.
+
+    References:
+        Balin, Abid and Zou (2019), Concrete Autoencoders: Differentiable Feature Selection and Reconstruction, section
+        3, https://arxiv.org/abs/1901.09346.
+
+    Arguments:
+        n: Number of items.
+        k: Number of units.
+        validate_args: As of `PartitionedKSubset`.
+        device, dtype: Of the logits.
+
+    Attributes:
+        logits: Of the items in each unit, `(k, n)`; at first drawn by Glorot's rule, as the paper's.
+
+    Raises:
+        TypeError: n or k is no integer.
+        ValueError: n or k is below 1; or, when used, `k` was changed.
+
+    Shapes:
+        -> `PartitionedKSubset` with logits `(k n)`.
+
+    Example:
+        >>> selector = ConcreteSelector(784, k=30)
+        >>> selector()
+        PartitionedKSubset(groups: 30, logits: (23520,))
+        >>> chosen = selector.items(selector().sample((5,)))
+        >>> chosen.shape, bool((chosen.sum(-1) <= 30).all())
+        (torch.Size([5, 784]), True)
+    """
+
+    def __init__(
+        self,
+        n: int,
+        k: int,
+        validate_args: bool | None = None,
+        device: torch.device | str | None = None,
+        dtype: torch.dtype | None = None,
+    ) -> None:
+        super().__init__()
+        n, k = _integer("n", n, 1), _integer("k", k, 1)
+        self.logits: nn.Parameter = nn.Parameter(torch.empty(k, n, device=device, dtype=dtype))
+        nn.init.xavier_normal_(self.logits)
+        self.k: int = k
+        self.validate_args: bool | None = validate_args
+        self._groups = torch.arange(k).repeat_interleave(n)
+
+    def forward(self) -> PartitionedKSubset:
+        if self.k != len(self.logits):
+            raise ValueError(f"k must stay the number of units, {len(self.logits)}, got {self.k}")
+        return PartitionedKSubset(self._groups, 1, self.logits.flatten(), validate_args=self.validate_args)
+
+    def items(self, pairs: Tensor) -> Tensor:
+        r"""The items that at least one unit has chosen, :math:`1 - \prod_j (1 - z_{ji})`.
+
+        Of relaxed pairs it makes relaxed items, and of the inclusion probabilities of the pairs, those of the items.
+
+        Shapes:
+            pairs `(*S, k n)` -> `(*S, n)`.
+        """
+        left_out: Tensor = (1 - pairs.unflatten(-1, self.logits.shape)).prod(-2)
+        return 1 - left_out
+
+    def extra_repr(self) -> str:
+        return f"n={self.logits.shape[-1]}, k={len(self.logits)}"
 
 
 class SubsetHead(nn.Module):

@@ -329,7 +329,16 @@ def test_transforms_copies_and_second_passes(which: str) -> None:
     assert torch.autograd.gradgradcheck(lambda w: make(w).log_normalizer, rows.clone().requires_grad_())
     z = torch.func.vmap(lambda w: make(w).sample((5,)), randomness="different")(rows)
     assert make(rows[0]).support.check(z).all()
-    for name in ("LeaveOneOut", "UnorderedSet", "GumbelTopK", "IMLE", "NCPSS", "Hybrid(ReplayedSlope)"):
+    for name in (
+        "LeaveOneOut",
+        "UnorderedSet",
+        "GumbelTopK",
+        "IMLE",
+        "NCPSS",
+        "DPS",
+        "StochasticGates",
+        "Hybrid(ReplayedSlope)",
+    ):
         found = torch.func.vmap(
             torch.func.grad(lambda w, name=name: expectation(curved, make(w), MAKERS[name](), 2)),
             randomness="different",

@@ -12,6 +12,7 @@ from oracle import gradient, probabilities, subsets, z_limit
 from torch import Tensor
 
 from ksubset import (
+    DPS,
     IMLE,
     NCPSS,
     SIMPLE,
@@ -20,10 +21,12 @@ from ksubset import (
     Hybrid,
     KSubset,
     LeaveOneOut,
+    ReinMax,
     ReplayedSlope,
     ScoreFunction,
     SlopeAtMean,
     SlopeAtSamples,
+    StochasticGates,
     UnorderedSet,
     expectation,
 )
@@ -42,6 +45,9 @@ ESTIMATORS = [
     IMLE(beta=2.5),
     SIMPLE(),
     NCPSS(),
+    ReinMax(),
+    DPS(temperature=0.5),
+    StochasticGates(),
     UnorderedSet(),
     Hybrid(SlopeAtMean()),
     Hybrid(SlopeAtSamples()),

@@ -8,6 +8,7 @@ from oracle import gradient
 from torch import Tensor
 
 from ksubset import (
+    DPS,
     IMLE,
     NCPSS,
     SIMPLE,
@@ -16,11 +17,13 @@ from ksubset import (
     Hybrid,
     KSubset,
     LeaveOneOut,
+    ReinMax,
     ReplayedSlope,
     ScoreFunction,
     Slope,
     SlopeAtMean,
     SlopeAtSamples,
+    StochasticGates,
     SubsetDistribution,
     UnorderedSet,
     expectation,
@@ -237,6 +240,9 @@ def test_the_state_of_a_replayed_slope() -> None:
         SIMPLE(),
         IMLE(),
         NCPSS(),
+        ReinMax(),
+        DPS(0.5),
+        StochasticGates(),
     ],
     ids=repr,
 )

@@ -33,8 +33,13 @@ def test_every_task_with_every_method(tmp_path: Path, task: str, method: str, su
     assert set(record.test) == set(record.history[0]["validation"]) == names
     assert set(record.history[0]["train"]) == names - {"ssim"}
     assert all(math.isfinite(entry["loss"]) for entry in record.history)
-    assert len(record.selected) == len(set(record.selected)) == 10
-    assert sum(record.inclusion) == pytest.approx(10, abs=1e-3)
+    assert len(record.selected) == len(set(record.selected))
+    if method == "concrete":  # units may agree
+        assert len(record.selected) <= 10
+        assert 5 < sum(record.inclusion) < 10
+    else:
+        assert len(record.selected) == 10
+        assert sum(record.inclusion) == pytest.approx(10, abs=1e-3)
     images = 3 if task == "reconstruction" else 0
     assert len(record.originals) == len(record.reconstructions) == images
     assert all(0 <= level <= 255 for image in record.reconstructions for level in image)

@@ -1,4 +1,5 @@
 import math
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -77,6 +78,30 @@ def test_selected_columns_give_the_masked_result(kind: type[PixelTask]) -> None:
     weights = list(network.parameters())
     gradients = torch.autograd.grad(dense.square().sum(), weights), torch.autograd.grad(sparse.square().sum(), weights)
     torch.testing.assert_close(*gradients, rtol=1e-3, atol=1e-5)
+
+
+@pytest.mark.parametrize("rows", [None, 5])
+def test_units_that_agree_mask_the_pixels_of_both_once(rows: int | None) -> None:
+    images, labels = torch.rand(5, 64), torch.zeros(5, dtype=torch.long)
+    data = DataSplit("None", 8, 10, 3, *3 * (images, labels))
+    per = "batch" if rows is None else "example"
+    config = RunConfig(method="concrete", k=3, subsets_per=per, precision="float32")
+    task = Classification(config, data, torch.device("cpu"))
+    with torch.no_grad():
+        task.selector.logits.zero_()[[0, 1, 2], [7, 7, 30]] = 5.0
+    mask = torch.zeros(64)
+    mask[[7, 30]] = 1
+    assert torch.equal(task.mode().flatten(), mask)
+    assert task.outcome()["selected"] == [7, 30]
+    share = math.exp(5) / (math.exp(5) + 63)
+    assert task.inclusion()[7].item() == pytest.approx(1 - (1 - share) ** 2 * (1 - (1 - share) / 63), rel=1e-4)
+    task.network.eval()
+    joint = SimpleNamespace(size_at=lambda _: 3, round=0)
+    batch = task.batch(torch.arange(5), joint, lambda _: None)  # type: ignore[arg-type]
+    pairs = task.selector().mode
+    found = batch.losses(pairs[None] if rows is None else pairs.expand(1, 5, -1))
+    expected = torch.nn.functional.cross_entropy(task.network(images, mask[None, None])[0], labels, reduction="none")
+    torch.testing.assert_close(found.flatten(), expected.mean()[None] if rows is None else expected)
 
 
 @pytest.mark.parametrize("rows", ["columns", "shared", "shared, relaxed", "of each example"])

@@ -1,3 +1,4 @@
+import dataclasses
 from pathlib import Path
 from typing import Any
 
@@ -6,7 +7,7 @@ from typer.testing import CliRunner
 
 from ksubset import cli
 from ksubset.lab import measure, results, run, tables
-from ksubset.lab.results import Result, Settings
+from ksubset.lab.results import Result
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
@@ -22,7 +23,9 @@ def test_smoke_and_nothing_is_measured_twice(tmp_path: Path, monkeypatch: pytest
     assert "threshold: measurement 4/4, Hybrid(ReplayedSlope), S = 16, mse" in result.output
     before = results.load(tmp_path / "measurements.json")
     # Of the decoder, which takes its time, as much as needs no warming up.
-    monkeypatch.setattr(measure, "cells", lambda problem, samples: [("LeaveOneOut", *samples), ("SIMPLE", *samples)])
+    everything = measure.cells
+    two = ["LeaveOneOut", "SIMPLE"]
+    monkeypatch.setattr(measure, "cells", lambda smooth, s: [(x, *s) for x in two] if smooth else everything(False, s))
     result = invoke("--problem", "threshold", "--problem", "decoder", *arguments)
     assert result.exit_code == 0, result.output
     assert "threshold: already in" in result.output
@@ -38,13 +41,26 @@ def test_smoke_and_nothing_is_measured_twice(tmp_path: Path, monkeypatch: pytest
     assert (tmp_path / "figure.png").stat().st_size > 10_000
 
 
+def test_what_is_missing_is_measured_alone(tmp_path: Path) -> None:
+    arguments = ("--problem", "threshold", "--smoke", "--samples", "2", "--repeats", "2", "--out", tmp_path)
+    assert invoke(*arguments).exit_code == 0
+    path = tmp_path / "measurements.json"
+    (result,) = results.load(path).values()
+    rest = [one for one in result.measurements if one.estimator != "LeaveOneOut"]
+    results.save({"threshold": dataclasses.replace(result, measurements=rest)}, path)
+    assert "threshold: measurement 1/1, LeaveOneOut, S = 2" in invoke(*arguments).output
+    again = results.load(path)["threshold"].measurements
+    assert again[:-1] == rest
+    assert again[-1].mse == next(one.mse for one in result.measurements if one.estimator == "LeaveOneOut")
+
+
 def test_ctrl_c_keeps_finished_problems(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     finished = run._measure
 
-    def interrupted(name: str, settings: Settings, bar: run.Bar) -> Result:
+    def interrupted(name: str, *arguments: Any) -> Result:
         if name == "quadratic":
             raise KeyboardInterrupt
-        return finished(name, settings, bar)
+        return finished(name, *arguments)
 
     monkeypatch.setattr(run, "_measure", interrupted)
     names = ("--problem", "threshold", "--problem", "quadratic")

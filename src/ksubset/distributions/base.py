@@ -111,7 +111,7 @@ class SubsetDistribution(Distribution, abc.ABC):
         """
         raise NotImplementedError(
             f"{type(self).__name__} has no to_rows and from_rows, which the estimators need that perturb or relax a "
-            "maximum: GumbelTopK, IMLE, NCPSS; the others do without"
+            "maximum: GumbelTopK, DPS, StochasticGates, IMLE, NCPSS; the others do without"
         )
 
     def from_rows(self, rows: Sequence[Tensor]) -> Tensor:

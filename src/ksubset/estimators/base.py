@@ -1,5 +1,6 @@
 """The interface of all gradient estimators, and the one entry point to them."""
 
+import math
 import numbers
 from collections.abc import Callable
 from typing import Any, ClassVar
@@ -9,7 +10,7 @@ from torch import Generator, Tensor, nn
 
 from ksubset.distributions import SubsetDistribution
 
-__all__ = ["Estimator", "differentiate", "expectation"]
+__all__ = ["Estimator", "differentiate", "expectation", "positive"]
 
 
 class Estimator(nn.Module):
@@ -88,6 +89,20 @@ class Estimator(nn.Module):
                 f"{type(self).__name__} sends the gradient through f, but the losses that f returned have none; "
                 "LeaveOneOut needs no gradient of f"
             )
+
+
+def positive(name: str, value: float) -> float:
+    """The value of an argument that must be a number above 0.
+
+    Raises:
+        TypeError: It is no number.
+        ValueError: It is not positive or not finite.
+    """
+    if isinstance(value, bool) or not isinstance(value, numbers.Real):
+        raise TypeError(f"{name} must be a number, got {value!r}")
+    if not (value > 0 and math.isfinite(value)):
+        raise ValueError(f"{name} must be a positive, finite number, got {value}")
+    return float(value)
 
 
 def differentiate(f: Callable[[Tensor], Tensor], at: Tensor) -> tuple[Tensor, Tensor]:

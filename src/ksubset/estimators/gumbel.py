@@ -1,12 +1,9 @@
 """Relaxed and straight-through Gumbel top-k: differentiable samples of a neighbouring distribution."""
 
-import math
-import numbers
-
 from torch import Generator, Tensor
 
 from ksubset.distributions import SubsetDistribution
-from ksubset.estimators.base import Estimator
+from ksubset.estimators.base import Estimator, positive
 from ksubset.numerics.topk import gumbel_keys, relaxed_top_k, top_k
 
 __all__ = ["GumbelTopK"]
@@ -46,11 +43,7 @@ class GumbelTopK(Estimator):
 
     def __init__(self, temperature: float, straight_through: bool = False) -> None:
         super().__init__()
-        if isinstance(temperature, bool) or not isinstance(temperature, numbers.Real):
-            raise TypeError(f"temperature must be a number, got {temperature!r}")
-        if not (temperature > 0 and math.isfinite(temperature)):
-            raise ValueError(f"temperature must be a positive, finite number, got {temperature}")
-        self.temperature: float = float(temperature)
+        self.temperature: float = positive("temperature", temperature)
         self.straight_through: bool = straight_through
 
     def extra_repr(self) -> str:

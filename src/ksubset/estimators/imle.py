@@ -10,7 +10,7 @@ from torch import Generator, Tensor
 from torch.autograd.function import once_differentiable
 
 from ksubset.distributions import SubsetDistribution
-from ksubset.estimators.base import Estimator, differentiate
+from ksubset.estimators.base import Estimator, differentiate, positive
 from ksubset.numerics.tilt import sizes
 from ksubset.numerics.topk import perturbed, top_k
 
@@ -59,18 +59,15 @@ class IMLE(Estimator):
 
     def __init__(self, beta: float = 10.0, temperature: float = 1.0, terms: int = 10) -> None:
         super().__init__()
-        for name, value in (("beta", beta), ("temperature", temperature)):
-            if isinstance(value, bool) or not isinstance(value, numbers.Real):
-                raise TypeError(f"{name} must be a number, got {value!r}")
-        if not (beta > 0 and math.isfinite(beta)):
-            raise ValueError(f"beta must be a positive, finite number, got {beta}")
+        self.beta: float = positive("beta", beta)
+        if isinstance(temperature, bool) or not isinstance(temperature, numbers.Real):
+            raise TypeError(f"temperature must be a number, got {temperature!r}")
         if not (temperature >= 0 and math.isfinite(temperature)):
             raise ValueError(f"temperature must be a finite number of 0 or more, got {temperature}")
         if isinstance(terms, bool) or not isinstance(terms, numbers.Integral):
             raise TypeError(f"terms must be an integer, got {terms!r}")
         if terms < 1:
             raise ValueError(f"terms must be 1 or more, got {terms}")
-        self.beta: float = float(beta)
         self.temperature: float = float(temperature)
         self.terms: int = int(terms)
 

@@ -30,7 +30,8 @@ class RunConfig:
             of each example
         dataset: digits, mnist, fashion-mnist or kmnist; also mnist-grey (autoencoder); of explain: xor, orange-skin,
             additive, switch, syn1, ... or syn6; of pixels, also NAME of a file NAME.npz in the folder KSUBSET_DATA
-        method: gs, stgs, sfess, sfess-v, simple, imle, ncpss or hybrid: gradient estimator
+        method: gs, stgs, sfess, sfess-v, simple, imle, ncpss, hybrid, reinmax, dps, stg or concrete: gradient
+            estimator
         k: size of the subsets; by default the data set's own (30 pixels, and 10 of digits)
         k_start: size of the subsets in the first epoch, annealed to k; by default k itself
         k_until: fraction of the epochs after which the annealed size has reached k, exponentially
@@ -46,8 +47,8 @@ class RunConfig:
         lr_schedule: learning rates over the epochs: 'constant' (the paper), or 'cosine', to 0
         tuning: fraction of the epochs, at the end, that train the network alone on the likeliest pixels
         precision: 'mixed': bfloat16 in matrix products on hardware made for it (as the paper); or 'float32' throughout
-        temperature_start: temperature of gs and stgs in the first epoch
-        temperature_end: temperature of gs and stgs in the last epoch, reached exponentially
+        temperature_start: temperature of gs, stgs, dps, concrete in the first epoch
+        temperature_end: their temperature in the last epoch, reached exponentially
 
     Raises:
         ValueError: a value is of the wrong kind or out of range; the message says which, and what was expected.

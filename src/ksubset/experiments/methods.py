@@ -3,11 +3,27 @@
 A new method is one entry of :data:`METHODS`.
 """
 
+import functools
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from ksubset.estimators import IMLE, NCPSS, SIMPLE, Estimator, GumbelTopK, Hybrid, LeaveOneOut, ScoreFunction
+from torch import nn
+
+from ksubset.estimators import (
+    DPS,
+    IMLE,
+    NCPSS,
+    SIMPLE,
+    Estimator,
+    GumbelTopK,
+    Hybrid,
+    LeaveOneOut,
+    ReinMax,
+    ScoreFunction,
+    StochasticGates,
+)
 from ksubset.experiments.config import RunConfig
+from ksubset.nn import ConcreteSelector
 from ksubset.schedules import ExponentialSchedule
 
 __all__ = ["METHODS", "Method", "find"]
@@ -22,16 +38,19 @@ class Method:
     Arguments:
         label: the column's head in tables and figures.
         prepare: gives, for a run, the estimator after a fraction in [0, 1] of its training.
+        selector: makes the module that holds the parameters, for a number of items and k, where these are not a logit
+            of each item; such a method has one subset for all examples.
     """
 
     label: str
     prepare: Factory
+    selector: Callable[[int, int], nn.Module] | None = None
 
 
-def _relaxed(straight_through: bool) -> Factory:
+def _annealed(build: Callable[[float], Estimator]) -> Factory:
     def prepare(config: RunConfig) -> Callable[[float], Estimator]:
         temperature = ExponentialSchedule(config.temperature_start, config.temperature_end)
-        return lambda progress: GumbelTopK(temperature(progress), straight_through)
+        return lambda progress: build(temperature(progress))
 
     return prepare
 
@@ -45,14 +64,18 @@ def _fixed(build: Callable[[], Estimator]) -> Factory:
 
 
 METHODS = {
-    "gs": Method("GS", _relaxed(straight_through=False)),
-    "stgs": Method("STGS", _relaxed(straight_through=True)),
+    "gs": Method("GS", _annealed(GumbelTopK)),
+    "stgs": Method("STGS", _annealed(functools.partial(GumbelTopK, straight_through=True))),
     "sfess": Method("SFESS", _fixed(ScoreFunction)),
     "sfess-v": Method("SFESS-V", _fixed(LeaveOneOut)),
     "simple": Method("SIMPLE", _fixed(SIMPLE)),
     "imle": Method("I-MLE", _fixed(IMLE)),
     "ncpss": Method("NCPSS", _fixed(NCPSS)),
     "hybrid": Method("Hybrid", _fixed(Hybrid)),
+    "reinmax": Method("ReinMax", _fixed(ReinMax)),
+    "dps": Method("DPS", _annealed(DPS)),
+    "stg": Method("STG", _fixed(StochasticGates)),
+    "concrete": Method("Concrete", _annealed(GumbelTopK), functools.partial(ConcreteSelector, validate_args=False)),
 }
 
 

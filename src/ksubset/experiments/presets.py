@@ -28,6 +28,12 @@ def smoke() -> list[RunConfig]:
     """Both tasks with every method for two epochs of the digits, alternately with either way to draw subsets."""
     base = RunConfig(k_start=12, epochs=2, samples=2, batch_size=256)
     return [
-        dataclasses.replace(base, task=task, method=method, subsets_per=SUBSETS_PER[number % 2])
+        dataclasses.replace(
+            base,
+            task=task,
+            method=method,
+            subsets_per=SUBSETS_PER[number % 2],
+            k_start=None if METHODS[method].selector else base.k_start,
+        )
         for number, (task, method) in enumerate(itertools.product(PRINTED, METHODS))
     ]

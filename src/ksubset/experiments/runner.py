@@ -17,6 +17,7 @@ from ksubset._support import files, provenance
 from ksubset.experiments import checkpoints, methods, records, tasks
 from ksubset.experiments.config import RunConfig
 from ksubset.experiments.records import Record
+from ksubset.experiments.tasks.pixels import PixelTask
 from ksubset.experiments.training import Training
 from ksubset.training import seeded
 
@@ -30,7 +31,8 @@ def resolve(config: RunConfig) -> RunConfig:
     """The same configuration with its names checked and ``k`` filled in; loads no data.
 
     Raises:
-        ValueError: a name is unknown, ``k`` does not fit the data set, or ``samples`` does not suffice for the method.
+        ValueError: a name is unknown, ``k`` does not fit the data set, or the method does not fit the task, ``k_start``
+            or ``samples``.
     """
     source = tasks.find(config.task).data_set(config.dataset)
     method = methods.find(config.method)
@@ -39,6 +41,13 @@ def resolve(config: RunConfig) -> RunConfig:
         raise ValueError(f"k: expected less than {items}, got {k}")
     if config.k_start is not None and config.k_start > source.n:
         raise ValueError(f"k_start: expected at most {items}, got {config.k_start}")
+    if method.selector is not None and not issubclass(tasks.find(config.task), PixelTask):
+        raise ValueError(
+            f"method: {config.method} has one subset for all examples, where {config.task} needs one of each; expected "
+            "another"
+        )
+    if method.selector is not None and config.k_start not in (None, k):
+        raise ValueError(f"k_start: expected None, as {config.method} has as many units as items, got {config.k_start}")
     least = method.prepare(config)(0.0).min_samples
     if config.samples < least:
         raise ValueError(f"samples: {config.method} needs at least {least}, got {config.samples}")

@@ -11,6 +11,7 @@ from torch import Generator, Tensor
 
 from ksubset.distributions import KSubset, SubsetDistribution
 from ksubset.estimators import (
+    DPS,
     IMLE,
     NCPSS,
     SIMPLE,
@@ -18,10 +19,12 @@ from ksubset.estimators import (
     GumbelTopK,
     Hybrid,
     LeaveOneOut,
+    ReinMax,
     ReplayedSlope,
     ScoreFunction,
     SlopeAtMean,
     SlopeAtSamples,
+    StochasticGates,
     UnorderedSet,
     expectation,
 )
@@ -47,8 +50,11 @@ ESTIMATORS: dict[str, Callable[[], Estimator]] = {
     "GumbelTopK(0.5, log theta)": lambda: _OfLogTheta(0.5),
     "GumbelTopK(0.5, straight-through)": lambda: GumbelTopK(0.5, straight_through=True),
     "GumbelTopK(2, straight-through)": lambda: GumbelTopK(2.0, straight_through=True),
+    "DPS(0.5)": lambda: DPS(0.5),
+    "StochasticGates(0.5)": lambda: StochasticGates(0.5),
     "IMLE(2.5)": lambda: IMLE(beta=2.5, temperature=1.0, terms=10),
     "SIMPLE": SIMPLE,
+    "ReinMax": ReinMax,
     "NCPSS": NCPSS,
     "UnorderedSet": UnorderedSet,
     "Hybrid(SlopeAtMean)": lambda: Hybrid(SlopeAtMean()),
@@ -113,13 +119,13 @@ class Measurement(Quality):
     gradients: int
 
 
-def cells(problem: Problem, samples: Sequence[int]) -> list[tuple[str, int]]:
-    """What can be measured: names of estimators, each with the numbers of samples that suit it."""
+def cells(differentiable: bool, samples: Sequence[int]) -> list[tuple[str, int]]:
+    """What can be measured at a problem: names of estimators, each with the numbers of samples that suit it."""
     made = {name: make() for name, make in ESTIMATORS.items()}
     return [
         (name, number)
         for name, estimator in made.items()
-        if problem.differentiable or not estimator.needs_gradient
+        if differentiable or not estimator.needs_gradient
         for number in samples
         if number >= estimator.min_samples
     ]

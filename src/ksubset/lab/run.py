@@ -13,6 +13,7 @@ from ksubset._support import files, provenance
 from ksubset._support.markdown import quantity
 from ksubset.lab import measure, problems
 from ksubset.lab.figure import figure
+from ksubset.lab.measure import Measurement
 from ksubset.lab.results import Result, Settings, load, save
 from ksubset.lab.tables import tables
 
@@ -22,11 +23,12 @@ Bar = Callable[[str, int, str], AbstractContextManager[Callable[[str, int], None
 
 
 def run(names: Sequence[str], settings: Settings, folder: Path, *, say: Callable[[str], None], bar: Bar) -> list[Path]:
-    """Measure problems that are not in the folder yet, and write `measurements.json`, `tables.md` and `figure.png`.
+    """Measure what is not in the folder yet, and write `measurements.json`, `tables.md` and `figure.png`.
 
     Arguments:
         names: Of the problems; the tables and the figure have those too that the folder holds already.
-        settings: How to measure. What was measured in another way, or elsewhere, is measured again.
+        settings: How to measure. What was measured in another way, or elsewhere, is measured again; else what is
+            missing alone, such as a new estimator.
         folder: Where to write.
         say: Called with a line for each problem that needs no measurement.
         bar: Called with a title, a number of steps and the name of a step; gives the function that takes a text and the
@@ -47,10 +49,12 @@ def run(names: Sequence[str], settings: Settings, folder: Path, *, say: Callable
     results = load(paths[0]) if paths[0].exists() else {}
     for name in names:
         known = results.get(name)
-        if known and (known.settings, known.environment) == (settings, environment()):
+        kept = known.measurements if known and (known.settings, known.environment) == (settings, environment()) else []
+        missing = _missing(name, settings, kept)
+        if not missing:
             say(f"{name}: already in {paths[0]}")
             continue
-        results[name] = _measure(name, settings, bar)
+        results[name] = _measure(name, settings, kept, missing, bar)
         save(results, paths[0])
     results = {name: results[name] for name in problems.PROBLEMS if name in results}
     files.write(paths[1], tables(results).encode())
@@ -64,19 +68,29 @@ def environment() -> dict[str, str]:
     return provenance.versions(ksubset, torch) | {"device": device}
 
 
-def _measure(name: str, settings: Settings, bar: Bar) -> Result:
-    """Measure all estimators at one kind of problem."""
+def _missing(name: str, settings: Settings, kept: Sequence[Measurement]) -> list[tuple[int, str, int]]:
+    """What is not measured yet: the seed of the instance, the estimator and the number of samples."""
+    small = problems.SMALL.get(name)
+    cells = measure.cells(small is None or small(settings.seeds[0]).differentiable, settings.samples)
+    measured = {(one.seed, one.estimator, one.samples) for one in kept}
+    wanted = itertools.product(settings.seeds if small else settings.seeds[:1], cells)
+    return [(seed, *cell) for seed, cell in wanted if (seed, *cell) not in measured]
+
+
+def _measure(
+    name: str, settings: Settings, kept: Sequence[Measurement], missing: Sequence[tuple[int, str, int]], bar: Bar
+) -> Result:
+    """Measure what is missing at one kind of problem."""
     if name in problems.SMALL:
-        instances = [problems.SMALL[name](seed) for seed in settings.seeds]
+        instances = {seed: problems.SMALL[name](seed) for seed in settings.seeds}
     else:
-        chunks, count = settings.reference // problems.CHUNK, itertools.count(1)
+        chunks, count, seed = settings.reference // problems.CHUNK, itertools.count(1), settings.seeds[0]
         with bar(f"{name}: reference gradient", chunks, "estimate") as advance:
-            instances = [problems.decoder(settings.seeds[0], settings.reference, lambda: advance("", next(count)))]
-    cells = [(instance, *cell) for instance in instances for cell in measure.cells(instance, settings.samples)]
-    measurements = []
-    with bar(name, len(cells), "measurement") as advance:
-        for number, (instance, estimator, samples) in enumerate(cells, 1):
-            measurements.append(measure.measure(instance, estimator, samples, settings.repeats))
+            instances = {seed: problems.decoder(seed, settings.reference, lambda: advance("", next(count)))}
+    measurements = list(kept)
+    with bar(name, len(missing), "measurement") as advance:
+        for number, (seed, estimator, samples) in enumerate(missing, 1):
+            measurements.append(measure.measure(instances[seed], estimator, samples, settings.repeats))
             advance(f"{estimator}, S = {samples}, mse {measurements[-1].mse:.3g}", number)
-    error = max(instance.noise**0.5 / float(instance.gradient.norm()) for instance in instances)
+    error = max(instance.noise**0.5 / float(instance.gradient.norm()) for instance in instances.values())
     return Result(settings, environment(), error, measurements)

@@ -46,8 +46,9 @@ the other estimates there; it would be slightly worse early in a training.
 
 The toy's f is linear on binary vectors: a slope that is fitted to values of f (ReplayedSlope) leaves no variance, so
 the toy separates biased from unbiased estimators and nothing else. NCPSS draws subsets that may have another size than
-k. IMLE has the step that suits the toy, everywhere. "log theta" perturbs log theta in place of the logits, as published
-code does for which the toy's bias was reported."""
+k, and StochasticGates fractions, whose logits have a scale of their own. IMLE has the step that suits the toy,
+everywhere. "log theta" perturbs log theta in place of the logits, as published code does for which the toy's bias was
+reported."""
 
 
 def _ratios(results: Mapping[str, Result]) -> list[str]:

@@ -7,7 +7,7 @@ from torch import Generator, Tensor
 
 from ksubset.numerics.tilt import kth_largest, largest_size, sizes
 
-__all__ = ["gumbel_keys", "perturbed", "relaxed_top_k", "top_k"]
+__all__ = ["gumbel_keys", "perturbed", "relaxed_top_k", "remaining_top_k", "top_k"]
 
 # Beyond this no noise that a generator can draw makes a difference.
 _FAR = 2.0**16
@@ -94,3 +94,34 @@ def relaxed_top_k(keys: Tensor, k: int | Tensor, temperature: float) -> Tensor:
         # A share that rounds to 1 takes its item off the list; otherwise large keys would be chosen twice.
         keys = torch.where(share < 1, keys + torch.log((1 - share).clamp(min=info.tiny)), info.min / 16)
     return chosen
+
+
+def remaining_top_k(keys: Tensor, k: int | Tensor, temperature: float) -> Tensor:
+    """The sum of k softmaxes, the j-th of which is over all keys but the j - 1 largest.
+
+    It sums to k, and tends to the hard top-k as the temperature falls. Keys of +inf are chosen with certainty, keys of
+    -inf never. All but the k largest keys have the same part in each softmax, so that it takes O(n + k^2).
+
+    Huijben, Veeling and van Sloun (2020), Deep Probabilistic Subsampling for Task-Adaptive Compressed Sensing,
+    https://openreview.net/forum?id=SJeq9JBFvH.
+
+    Shapes:
+        keys `(*B, n)`, of float32 at least, k `()` or `(*B)` -> `(*B, n)`.
+    """
+    floor = torch.finfo(keys.dtype).min / 16
+    certain = keys.isposinf()
+    open_places = sizes(k, keys)[..., None] - certain.sum(-1, keepdim=True)
+    keys = torch.where(keys.isfinite(), keys, floor)
+    best, items = keys.topk(largest_size(k, keys.shape[-1]), dim=-1)
+    rest = keys.scatter(-1, items, floor)
+    origin = rest.detach().amax(-1, keepdim=True)
+    # Over a small temperature only differences to the largest key stay finite.
+    scaled = (rest - origin) / temperature
+    together = origin + temperature * scaled.logsumexp(-1, keepdim=True)
+    left = torch.cat([best, together], -1)
+    place = torch.arange(left.shape[-1], device=keys.device)
+    rows = torch.where(place >= place[:-1, None], left[..., None, :], floor)
+    shares = torch.softmax((rows - rows.detach().amax(-1, keepdim=True)) / temperature, -1)
+    shares = torch.where(place[:-1, None] < open_places[..., None], shares, 0.0).sum(-2)
+    chosen = torch.softmax(scaled, -1) * shares[..., -1:]
+    return certain + chosen.scatter_add(-1, items, shares[..., :-1])

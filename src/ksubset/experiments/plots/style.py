@@ -26,7 +26,8 @@ __all__ = [
 ]
 
 METHODS = tuple(method.label for method in _KNOWN.values())
-MARKERS = ("o", "s", "^", "v", "D", "P", "X", "*")
+# More than there are colours, so that where a colour comes again the marker is another.
+MARKERS = ("o", "s", "^", "v", "D", "P", "X", "*", "h", "p", "<", ">")
 _MARKED = 8
 DATASETS = ("MNIST", "Fashion-MNIST", "KMNIST")
 METRICS = {name: MEASURES[name].label for name in (next(iter(task.measures)) for task in reversed(TASKS.values()))}

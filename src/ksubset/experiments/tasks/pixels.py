@@ -6,11 +6,11 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor, nn
 
-from ksubset.experiments import datasets
+from ksubset.experiments import datasets, methods
 from ksubset.experiments.config import RunConfig
 from ksubset.experiments.datasets import DataSplit
 from ksubset.experiments.tasks.base import Add, Part, Task
-from ksubset.nn import FeatureGate
+from ksubset.nn import ConcreteSelector, FeatureGate
 from ksubset.training import Batch, JointTraining
 
 __all__ = ["PixelNetwork", "PixelTask", "SelectLinear", "mixed_precision"]
@@ -66,7 +66,7 @@ class PixelNetwork(nn.Module, abc.ABC):
 class PixelTask(Task):
     """What a network does with the selected pixels of square images.
 
-    The selector starts from inclusion probabilities of k/n.
+    The selector starts from inclusion probabilities of k/n, where the method has none of its own.
     """
 
     sets = datasets.SETS
@@ -82,10 +82,8 @@ class PixelTask(Task):
             "test": (data.test_images.to(device), data.test_labels.to(device)),
         }
         self.num_examples = len(data.train_images)
-        self.selector: FeatureGate = FeatureGate(data.n, self.k, validate_args=False)
-        with torch.no_grad():
-            self.selector.logits.fill_(self.k / data.n).logit_()
-        self.selector.to(device)
+        make = methods.find(config.method).selector or _gate
+        self.selector = make(data.n, self.k).to(device)
         self.network = self.build().to(device)
 
     @classmethod
@@ -134,6 +132,7 @@ class PixelTask(Task):
         def losses(z: Tensor) -> Tensor:
             """Loss `(S,)` of subsets `(S, n)` shared by the batch, or `(S, B)` of subsets `(S, B, n)`."""
             # Hard subsets that need no gradient let the first layer skip the columns that are not selected.
+            z = self._items(z)
             output = self._output(x, z.unsqueeze(-2) if shared else z, None if z.requires_grad else size)
             loss = self.loss(output, x, y)
             with torch.no_grad():
@@ -143,7 +142,12 @@ class PixelTask(Task):
 
         return Batch(losses, rows=None if shared else len(x))
 
+    def _items(self, chosen: Tensor) -> Tensor:
+        return self.selector.items(chosen) if isinstance(self.selector, ConcreteSelector) else chosen
+
     def _output(self, x: Tensor, mask: Tensor, k: int | None) -> Tensor:
+        if isinstance(self.selector, ConcreteSelector):
+            k = None  # units that agree leave fewer
         with torch.autocast(self.device.type, torch.bfloat16, enabled=self.mixed):
             output: Tensor = self.network(x, mask, k)
         return output.float()
@@ -151,14 +155,12 @@ class PixelTask(Task):
     @torch.no_grad()
     def mode(self) -> Tensor:
         """The mask of evaluation `(1, 1, n)`, one for all: the k pixels with the largest logits."""
-        mask: Tensor = self.selector().mode
-        return mask[None, None]
+        return self._items(self.selector().mode)[None, None]
 
     @torch.no_grad()
     def inclusion(self) -> Tensor:
         """Inclusion probability of each pixel `(n,)`."""
-        mean: Tensor = self.selector().mean
-        return mean
+        return self._items(self.selector().mean)
 
     @torch.no_grad()
     def evaluate(self, part: Part) -> dict[str, float]:
@@ -198,6 +200,13 @@ class PixelTask(Task):
         originals = self.held_out["test"][0][:_EXAMPLE_IMAGES]
         made = self.images(self._output(originals, self.mode(), self.k))
         return None if made is None else (originals, made[0])
+
+
+def _gate(n: int, k: int) -> FeatureGate:
+    gate = FeatureGate(n, k, validate_args=False)
+    with torch.no_grad():
+        gate.logits.fill_(k / n).logit_()
+    return gate
 
 
 def _grey(images: Tensor) -> list[list[int]]:
