@@ -157,12 +157,12 @@ def test_evaluations_are_examples_times_samples(subsets_per: str, samples: int) 
 def test_the_mean_of_the_losses_is_that_of_the_images(subsets_per: str) -> None:
     state = start(subsets_per=subsets_per, samples=2)
     state.task.network.eval()
-    batch = state.task.batch(torch.arange(41), state.joint, lambda sums: None)
-    images, labels = (part[:41] for part in state.task.train)
-    rows = {"batch": 1, "example": 41, "group": 3}[subsets_per]  # two groups of 16, and one of 9
+    batch = state.task.batch(torch.arange(73), state.joint, lambda sums: None)
+    images, labels = (part[:73] for part in state.task.train)
+    rows = {"batch": 1, "example": 73, "group": 3}[subsets_per]  # two groups of 32, and one of 9
     assert batch.rows == (None if rows == 1 else rows)
     mask = KSubset(10, torch.randn(rows, 64)).sample((2,))
-    of_each = mask.repeat_interleave(-(-41 // rows), 1)[:, :41].expand(2, 41, 64)
+    of_each = mask.repeat_interleave(-(-73 // rows), 1)[:, :73].expand(2, 73, 64)
     expected = state.task.loss(state.task.network(images, of_each), images, labels).mean(-1)
     losses = batch.losses(mask[:, 0] if rows == 1 else mask)
     torch.testing.assert_close(losses if rows == 1 else losses.mean(-1), expected, rtol=0.02, atol=0.0)

@@ -47,7 +47,7 @@ class RunConfig:
     k_until: float = _setting(0.5, "fraction of the epochs after which the annealed size has reached k, exponentially")
     epochs: int = _setting(500, "passes over the training data")
     samples: int = _setting(5, "subsets M drawn for a gradient")
-    subsets_per: str = _setting("batch", "draw the M subsets per 'batch' (the paper), 'example', or 'group' of 16")
+    subsets_per: str = _setting("batch", "draw the M subsets per 'batch' (the paper), 'example', or 'group' of 32")
     seed: int = _setting(0, "seed of all randomness of the run")
     batch_size: int = _setting(1024, "examples in a batch")
     selector_lr: float = _setting(1e-2, "Adam's learning rate for the selector's logits")

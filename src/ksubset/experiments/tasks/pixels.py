@@ -18,7 +18,7 @@ __all__ = ["PixelNetwork", "PixelTask", "SelectLinear", "mixed_precision"]
 
 _EXAMPLE_IMAGES = 3
 _EVALUATION_CHUNK = 1024
-_GROUP = 16
+_GROUP = 32
 """Images that share their subsets where these are drawn per 'group'."""
 
 
