@@ -7,7 +7,7 @@ Trains every candidate on Fashion-MNIST, with a seed that no result uses, and pr
 last epoch; test data are not looked at. Records go into FOLDER; what is finished there is not trained again.
 
 The first form tries the same candidates for every method of classification. What they have in common was found before,
-with SFESS-V alone, by the second form, which has the candidates of reconstruction too.
+with SFESS-V and two runs of SIMPLE, by the second form, which has the candidates of reconstruction too.
 """
 
 import sys
@@ -49,6 +49,7 @@ BASE: Candidates = {
         {**ANNEALED, "samples": 2},
         {**ANNEALED, "samples": 2, "k_start": 200, "k_until": 0.6},
     ],
+    ("classification", "simple"): [ANNEALED, {**ANNEALED, "selector_lr": 0.03}],
     ("reconstruction", "sfess-v"): [
         {**ANNEALED, "samples": 2},
         {**ANNEALED, "samples": 2, "network_lr": 1e-3},
