@@ -37,7 +37,8 @@ SWEEP = $(BIN)/ksubset sweep --epochs $(EPOCHS) --jobs $(JOBS) --out $(RUNS) \
 
 paper: $(INSTALLED)  ## the paper's evaluation: goes on where it was ended, and leaves out what is finished
 	$(SWEEP) --method sfess-v --method gs --method stgs --method sfess
-	$(SWEEP) --method sfess-v --method gs --method simple --protocol best
+	$(SWEEP) --method sfess-v --method gs --method stgs --method sfess --protocol best
+	$(SWEEP) --method simple --method imle --method ncpss --method hybrid --protocol best
 	$(SWEEP) --method simple --method imle --method ncpss --method hybrid
 	$(SWEEP) --method sfess-v --method gs --method stgs --method sfess --task reconstruction
 	$(SWEEP) --method sfess-v --task reconstruction --protocol best

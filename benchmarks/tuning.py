@@ -1,9 +1,13 @@
 """What the settings of the protocol "best" were chosen from: validation metrics of all candidates.
 
-Usage: python benchmarks/tuning.py FOLDER [JOBS] > benchmarks/results/tuning-cpu.md
+Usage: python benchmarks/tuning.py FOLDER > benchmarks/results/tuning-cpu.md
+       python benchmarks/tuning.py FOLDER base > benchmarks/results/tuning-base-cpu.md
 
 Trains every candidate on Fashion-MNIST, with a seed that no result uses, and prints the validation metric after the
 last epoch; test data are not looked at. Records go into FOLDER; what is finished there is not trained again.
+
+The first form tries the same candidates for every method of classification. What they have in common was found before,
+with SFESS-V and two runs of SIMPLE, by the second form, which has the candidates of reconstruction too.
 """
 
 import sys
@@ -15,20 +19,20 @@ from timing import machine
 
 from ksubset.experiments import protocols, runner
 from ksubset.experiments.config import RunConfig
+from ksubset.experiments.methods import METHODS
 from ksubset.experiments.records import Record
 from ksubset.experiments.sweep import sweep
 
 SEED = 100
 METRIC = {"classification": "accuracy", "reconstruction": "psnr"}
-EPOCHS = {"classification": 50, "reconstruction": 20}
 ALL = {"selector_beta1": 0.9, "network_lr": 2e-3, "lr_schedule": "cosine"}
 EXAMPLE = {**ALL, "subsets_per": "example"}
 ANNEALED = {**EXAMPLE, "batch_size": 256, "selector_lr": 0.1, "tuning": 0.4, "k_start": 100}
-SHARED = {**ALL, "batch_size": 256, "selector_lr": 0.1, "tuning": 0.4}
 
-# From coarse to fine for SFESS-V; the others start from what it led to. GS shares its subsets in a batch, as relaxed
-# ones for each example take 50 seconds an epoch.
-CANDIDATES: dict[tuple[str, str], list[dict[str, Any]]] = {
+Candidates = dict[tuple[str, str], list[dict[str, Any]]]
+
+BASE_EPOCHS = {"classification": 50, "reconstruction": 20}
+BASE: Candidates = {
     ("classification", "sfess-v"): [
         {**EXAMPLE, "selector_lr": 0.05},
         {**EXAMPLE, "selector_lr": 0.05, "tuning": 0.2},
@@ -46,36 +50,42 @@ CANDIDATES: dict[tuple[str, str], list[dict[str, Any]]] = {
         {**ANNEALED, "samples": 2, "k_start": 200, "k_until": 0.6},
     ],
     ("classification", "simple"): [ANNEALED, {**ANNEALED, "selector_lr": 0.03}],
-    ("classification", "gs"): [SHARED, {**SHARED, "selector_lr": 0.03}],
-    ("classification", "reinmax"): [ANNEALED, {**ANNEALED, "selector_lr": 0.03}],
-    ("classification", "stg"): [SHARED, {**SHARED, "k_start": 100}],
-    ("classification", "dps"): [SHARED, {**SHARED, "temperature_end": 0.5}],
-    ("classification", "concrete"): [
-        {**SHARED, "temperature_start": 10.0},
-        {**SHARED, "temperature_start": 10.0, "selector_lr": 0.03},
-    ],
     ("reconstruction", "sfess-v"): [
         {**ANNEALED, "samples": 2},
         {**ANNEALED, "samples": 2, "network_lr": 1e-3},
     ],
 }
 
+EPOCHS = {"classification": 25}
+# The finest sharing of subsets that costs less than six seconds an epoch on one core.
+SHARING = {"sfess": "example", "sfess-v": "example", "simple": "example", "imle": "batch"}
+CANDIDATES: Candidates = {
+    ("classification", method): [
+        {**ANNEALED, "subsets_per": SHARING.get(method, "group"), **knobs}
+        for knobs in (
+            {"network_lr": 5e-3},
+            {"network_lr": 5e-3, "selector_lr": 0.03},
+        )
+    ]
+    for method in METHODS
+}
 
-def configs(task: str, method: str) -> list[RunConfig]:
+
+def configs(task: str, method: str, candidates: list[dict[str, Any]], epochs: int) -> list[RunConfig]:
     return [
         runner.resolve(
-            RunConfig(task=task, dataset="fashion-mnist", method=method, seed=SEED, epochs=EPOCHS[task], **candidate)
+            RunConfig(task=task, dataset="fashion-mnist", method=method, seed=SEED, epochs=epochs, **candidate)
         )
-        for candidate in CANDIDATES[task, method]
+        for candidate in candidates
     ]
 
 
-def rows(task: str, method: str, records: dict[RunConfig, Record]) -> Iterator[str]:
-    for config, candidate in zip(configs(task, method), CANDIDATES[task, method], strict=True):
-        if config not in records:  # it failed, and the sweep has said so
+def rows(task: str, method: str, candidates: list[dict[str, Any]], found: list[Record | None]) -> Iterator[str]:
+    for record, candidate in zip(found, candidates, strict=True):
+        if record is None:  # it failed, and the sweep has said so
             continue
-        last = records[config].history[-1]
-        evaluations = sum(entry["evaluations"] for entry in records[config].history)
+        last = record.history[-1]
+        evaluations = sum(entry["evaluations"] for entry in record.history)
         chosen = protocols.find("best", task, "fashion-mnist", method) == candidate
         knobs = ", ".join(f"{name} = {value}" for name, value in candidate.items() if ALL.get(name) != value)
         value = f"{last['validation'][METRIC[task]]:.4f}"
@@ -83,18 +93,21 @@ def rows(task: str, method: str, records: dict[RunConfig, Record]) -> Iterator[s
 
 
 def main() -> None:
-    folder, jobs = Path(sys.argv[1]), int(sys.argv[2]) if len(sys.argv) > 2 else 1
-    every = [config for task, method in CANDIDATES for config in configs(task, method)]
-    outcome = sweep(every, folder, jobs=jobs, say=lambda line: print(line, file=sys.stderr))
+    base = sys.argv[2:] == ["base"]
+    candidates, epochs = (BASE, BASE_EPOCHS) if base else (CANDIDATES, EPOCHS)
+    every = {key: configs(*key, value, epochs[key[0]]) for key, value in candidates.items()}
+    runs = [config for those in every.values() for config in those]
+    outcome = sweep(runs, Path(sys.argv[1]), jobs=1, say=lambda line: print(line, file=sys.stderr))
     records = {record.config: record for record in outcome.records}
     print(f"# Candidates for the protocol best, validation data of Fashion-MNIST, k = 30\n\n{machine()}\n")
     common = ", ".join(f"{name} = {value}" for name, value in ALL.items())
     print(f"All have {common} unless they say otherwise, and the paper's values for the rest.")
-    print("The metric is accuracy for classification and PSNR (dB) for reconstruction; bold is what `best.toml` has.")
+    print(f"Epochs: {', '.join(f'{number} of {task}' for task, number in epochs.items())}.", end=" ")
+    print("The metric is accuracy for classification and PSNR (dB)\nfor reconstruction; bold is what `best.toml` has.")
     print("Evaluations are those of the network in training, in millions.\n")
     print("| task | method | knobs | validation | evaluations |\n|" + " --- |" * 5)
-    for task, method in CANDIDATES:
-        print("\n".join(rows(task, method, records)))
+    for (task, method), those in every.items():
+        print("\n".join(rows(task, method, candidates[task, method], [records.get(config) for config in those])))
 
 
 if __name__ == "__main__":

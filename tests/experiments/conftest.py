@@ -12,13 +12,10 @@ import pytest
 from ksubset.experiments import protocols
 from ksubset.experiments.config import RunConfig
 from ksubset.experiments.datasets import IdxFile, IdxSet
+from ksubset.experiments.methods import METHODS
 from ksubset.experiments.records import Record
 
 LABELS = {
-    "gs": "GS",
-    "stgs": "STGS",
-    "sfess": "SFESS",
-    "sfess-v": "SFESS-V",
     "digits": "Digits",
     "mnist": "MNIST",
     "fashion-mnist": "Fashion-MNIST",
@@ -58,7 +55,7 @@ def make_record() -> Callable[..., Record]:
                 "labels": {
                     "task": config.task.capitalize(),
                     "dataset": LABELS[config.dataset],
-                    "method": LABELS[config.method],
+                    "method": METHODS[config.method].label,
                 },
                 "status": "finished",
                 "history": history,

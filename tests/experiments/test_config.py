@@ -33,7 +33,7 @@ def test_every_knob_is_explained() -> None:
         ("seed", 2**32, "an integer from 0 to 4294967295"),
         ("seed", 10**40, "an integer from 0 to 4294967295"),
         ("batch_size", "64", "an integer >= 1"),
-        ("subsets_per", "pixel", "one of batch, example"),
+        ("subsets_per", "pixel", "one of batch, example, group"),
         ("selector_lr", 0.0, "a finite number > 0"),
         ("network_lr", float("nan"), "a finite number > 0"),
         ("weight_decay", -1e-4, "a finite number >= 0"),

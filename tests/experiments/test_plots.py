@@ -1,3 +1,4 @@
+import itertools
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -49,13 +50,14 @@ def test_figures_from_records_alone(make_record: Factory, best: Best, tmp_path: 
     records.append(make_record(task="reconstruction", dataset="kmnist"))
     paths = plots.plot(records, tmp_path / "figures")
     settings = ("paper-500-epochs-k-30", "best-500-epochs-k-30", "500-epochs-m-5-subsets-per-example-k-30")
-    names = {"scores", "reconstruction-kmnist-paper-500-epochs-k-30", "time-to-psnr-kmnist-k-30-500-epochs"}
+    names = {"scores", "reconstruction-kmnist-paper-500-epochs-k-30", "time-to-psnr-kmnist-paper-500-epochs-k-30"}
     names |= {"reconstruction-mnist-paper-and-best-500-epochs-k-30"}
     for setting in settings:
         figures = ("convergence-training", "convergence-validation", "reconstruction-mnist")
         names |= {f"{figure}-{setting}" for figure in figures}
     for metric in ("accuracy", "psnr"):
-        names |= {f"time-to-{metric}-mnist-k-30-500-epochs", f"samples-{metric}-mnist-paper-500-epochs-k-30"}
+        names |= {f"time-to-{metric}-mnist-{protocol}-500-epochs-k-30" for protocol in ("paper", "best")}
+        names.add(f"samples-{metric}-mnist-paper-500-epochs-k-30")
         names |= {f"annealing-{metric}-mnist-{method}-paper-500-epochs-k-30" for method in ("gs", "sfess-v")}
     assert {path.stem for path in paths} == names
     for kind, begin in (("svg", b"<?xml"), ("pdf", b"%PDF")):
@@ -166,24 +168,34 @@ def test_quality_against_time_and_evaluations(make_record: Factory, best: Best) 
         make_record(dataset="mnist", method="sfess", status="interrupted", history=curve("accuracy", [0.1])),
     ]
     figures = quality.draw(runs)
-    assert list(figures) == [f"time-to-accuracy-mnist-k-30-{epochs}-epochs" for epochs in (2, 1)]
-    figure, _ = figures.values()
+    names = [f"time-to-accuracy-mnist-{stem}-k-30" for stem in ("paper-2-epochs", "paper-1-epoch", "best-2-epochs")]
+    assert list(figures) == names
+    figure, _, of_best = figures.values()
     seconds, evaluations = figure.axes
     assert (seconds.get_title(), seconds.get_xlabel()) == ("Abacus, 2 threads", "seconds, validation included")
     assert (evaluations.get_title(), evaluations.get_xlabel()) == ("", "network evaluations in training")
     assert seconds.get_ylabel() == "validation accuracy"
     assert seconds.get_xscale() == evaluations.get_xscale() == "log"
-    assert lines(seconds) == {
-        "GS, paper": ([3.0, 6.0], pytest.approx([0.5, 0.7])),
-        "SFESS-V, paper": ([2.0, 4.0], [0.2, 0.3]),
-        "SFESS-V, best": ([2.0, 4.0], [0.5, 0.9]),
-    }
-    assert lines(evaluations)["SFESS-V, paper"][0] == [500, 1000]
-    styles = {line.get_label(): (line.get_linestyle(), line.get_color()) for line in seconds.get_lines()}
-    assert [styles[f"SFESS-V, {source}"][0] for source in ("paper", "best")] == ["-", "--"]
-    assert len({styles[f"SFESS-V, {source}"][1] for source in ("paper", "best")}) == 1
-    assert legend(figure) == ["GS", "SFESS-V", "protocol paper", "protocol best"]
-    assert figure.get_suptitle() == "MNIST, k = 30; protocols paper and best, 2 epochs\nmeans over 1 to 2 seeds"
+    assert lines(seconds) == {"GS": ([3.0, 6.0], pytest.approx([0.5, 0.7])), "SFESS-V": ([2.0, 4.0], [0.2, 0.3])}
+    assert lines(of_best.axes[0]) == {"SFESS-V": ([2.0, 4.0], [0.5, 0.9])}
+    assert lines(evaluations)["SFESS-V"][0] == [500, 1000]
+    assert legend(figure) == ["GS", "SFESS-V"]
+    assert figure.get_suptitle() == "MNIST, k = 30; protocol paper, 2 epochs\nmeans over 1 to 2 seeds"
+
+
+def test_lines_are_named_beside_their_ends_none_over_another(make_record: Factory) -> None:
+    history = curve("accuracy", [0.1, 0.2, 0.5, 0.9, 0.9])
+    runs = [make_record(method=method, history=history) for method in METHODS]
+    (figure,) = quality.draw(runs).values()
+    panel = figure.axes[-1]
+    assert panel.get_ylim()[0] == pytest.approx(0.2, abs=0.02)
+    assert {text.get_text() for text in panel.texts} == {method.label for method in METHODS.values()}
+    heights = sorted(text.xyann[1] for text in panel.texts)
+    assert all(above - below > 0.044 for below, above in itertools.pairwise(heights))
+    assert heights[0] >= 0
+    assert heights[-1] <= 1
+    looks = {(line.get_color(), line.get_marker(), line.get_linestyle()) for line in panel.get_lines()}
+    assert len(looks) == len(METHODS)
 
 
 def test_seconds_of_devices_are_never_in_one_panel(make_record: Factory) -> None:
@@ -193,7 +205,7 @@ def test_seconds_of_devices_are_never_in_one_panel(make_record: Factory) -> None
     )
     (figure,) = quality.draw([slow, fast]).values()
     assert [panel.get_title() for panel in figure.axes] == ["Abacus, 2 threads", "GPU", "all devices"]
-    assert [lines(panel)["SFESS-V, paper"] for panel in figure.axes] == [
+    assert [lines(panel)["SFESS-V"] for panel in figure.axes] == [
         ([9.0], [0.5]),
         ([1.0], [0.6]),
         ([500], [0.6]),

@@ -104,17 +104,19 @@ def test_units_that_agree_mask_the_pixels_of_both_once(rows: int | None) -> None
     torch.testing.assert_close(found.flatten(), expected.mean()[None] if rows is None else expected)
 
 
-@pytest.mark.parametrize("rows", ["columns", "shared", "shared, relaxed", "of each example"])
+@pytest.mark.parametrize("rows", ["columns", "shared", "shared, relaxed", "of each example", "of each group"])
 def test_every_way_to_select_is_the_masked_product(rows: str) -> None:
     layer = SelectLinear(12, 5).double()
-    images = torch.rand(4, 12, dtype=torch.float64)
-    shape = (3, 4, 12) if rows == "of each example" else (3, 1, 12)
+    images = torch.rand(5, 12, dtype=torch.float64)
+    # Groups of two images, of which the last is not full.
+    shape = (3, {"of each example": 5, "of each group": 3}.get(rows, 1), 12)
     mask = torch.rand(shape, dtype=torch.float64)
     if rows != "shared, relaxed":
         mask = torch.zeros_like(mask).scatter_(-1, mask.topk(4).indices, 1.0)
     mask.requires_grad_(rows != "columns")
     inputs = [layer.weight, layer.bias] + ([mask] if mask.requires_grad else [])
-    expected = torch.nn.functional.linear(mask * images, layer.weight, layer.bias)
+    each = mask[:, [0, 0, 1, 1, 2]] if rows == "of each group" else mask
+    expected = torch.nn.functional.linear(each * images, layer.weight, layer.bias)
     output = layer.select(images, mask, 4 if rows == "columns" else None)
     torch.testing.assert_close(output, expected, rtol=1e-12, atol=1e-12)
     direction = torch.randn_like(expected)

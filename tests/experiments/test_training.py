@@ -153,6 +153,21 @@ def test_evaluations_are_examples_times_samples(subsets_per: str, samples: int) 
     assert rows == len(state.task.train[0]) * samples + len(state.task.held_out["validation"][0])
 
 
+@pytest.mark.parametrize("subsets_per", SUBSETS_PER)
+def test_the_mean_of_the_losses_is_that_of_the_images(subsets_per: str) -> None:
+    state = start(subsets_per=subsets_per, samples=2)
+    state.task.network.eval()
+    batch = state.task.batch(torch.arange(73), state.joint, lambda sums: None)
+    images, labels = (part[:73] for part in state.task.train)
+    rows = {"batch": 1, "example": 73, "group": 3}[subsets_per]  # two groups of 32, and one of 9
+    assert batch.rows == (None if rows == 1 else rows)
+    mask = KSubset(10, torch.randn(rows, 64)).sample((2,))
+    of_each = mask.repeat_interleave(-(-73 // rows), 1)[:, :73].expand(2, 73, 64)
+    expected = state.task.loss(state.task.network(images, of_each), images, labels).mean(-1)
+    losses = batch.losses(mask[:, 0] if rows == 1 else mask)
+    torch.testing.assert_close(losses if rows == 1 else losses.mean(-1), expected, rtol=0.02, atol=0.0)
+
+
 @pytest.mark.parametrize("task", PRINTED)
 def test_mixed_precision_changes_little(task: str) -> None:
     if not pixels.mixed_precision(CPU):

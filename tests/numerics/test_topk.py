@@ -48,6 +48,24 @@ def test_relaxed_top_k_is_the_formula(device: torch.device) -> None:
     torch.testing.assert_close(relaxed_top_k(keys, 2, 0.7), first + second)
 
 
+@pytest.mark.parametrize("temperature", [2.0, 0.5, 0.1])
+def test_relaxed_top_k_and_its_gradient_are_those_of_the_formula_left_to_autograd(
+    temperature: float, device: torch.device
+) -> None:
+    keys = torch.randn(3, 20, dtype=torch.float64, device=device).requires_grad_()
+    sizes = torch.tensor([1, 7, 4], device=device)
+    present, plain = keys, torch.zeros_like(keys)
+    for place in range(7):
+        share = torch.softmax(present / temperature, -1)
+        plain = plain + (place < sizes)[:, None] * share
+        present = present + torch.log(1 - share)
+    relaxed = relaxed_top_k(keys, sizes, temperature)
+    torch.testing.assert_close(relaxed, plain, rtol=1e-9, atol=1e-12)
+    direction = torch.randn_like(keys)
+    gradients = (torch.autograd.grad((value * direction).sum(), keys)[0] for value in (relaxed, plain))
+    torch.testing.assert_close(*gradients, rtol=1e-8, atol=1e-10)
+
+
 def test_relaxed_top_k_with_infinite_keys_and_sizes_by_row(device: torch.device) -> None:
     keys = torch.tensor([math.inf, -math.inf, 0.0, 1.0], device=device).requires_grad_()
     relaxed = relaxed_top_k(keys, 2, 0.5)

@@ -11,7 +11,7 @@ from typing import Any
 
 __all__ = ["PRECISIONS", "SCHEDULES", "SUBSETS_PER", "RunConfig", "descriptions"]
 
-SUBSETS_PER = ("batch", "example")
+SUBSETS_PER = ("batch", "example", "group")
 PRECISIONS = ("mixed", "float32")
 SCHEDULES = ("constant", "cosine")
 _MOST_SEED = 2**32 - 1
@@ -37,7 +37,7 @@ class RunConfig:
         k_until: fraction of the epochs after which the annealed size has reached k, exponentially
         epochs: passes over the training data
         samples: subsets M drawn for a gradient
-        subsets_per: draw the M subsets per 'batch' (the paper) or per 'example'
+        subsets_per: draw the M subsets per 'batch' (the paper), 'example', or 'group' of 32
         seed: seed of all randomness of the run
         batch_size: examples in a batch
         selector_lr: Adam's learning rate for the selector's logits

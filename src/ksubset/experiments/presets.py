@@ -20,19 +20,19 @@ def digits() -> list[RunConfig]:
     base = RunConfig(epochs=40, batch_size=64, selector_lr=5e-2, selector_beta1=0.9, network_lr=1e-3)
     return [
         dataclasses.replace(base, task=task, method=method, subsets_per=subsets_per, seed=seed)
-        for task, subsets_per, method, seed in itertools.product(PRINTED, SUBSETS_PER, _PAPER, (0, 1))
+        for task, subsets_per, method, seed in itertools.product(PRINTED, ("batch", "example"), _PAPER, (0, 1))
     ]
 
 
 def smoke() -> list[RunConfig]:
-    """Both tasks with every method for two epochs of the digits, alternately with either way to draw subsets."""
+    """Both tasks with every method for two epochs of the digits, in turn with each way to draw subsets."""
     base = RunConfig(k_start=12, epochs=2, samples=2, batch_size=256)
     return [
         dataclasses.replace(
             base,
             task=task,
             method=method,
-            subsets_per=SUBSETS_PER[number % 2],
+            subsets_per=SUBSETS_PER[number % len(SUBSETS_PER)],
             k_start=None if METHODS[method].selector else base.k_start,
         )
         for number, (task, method) in enumerate(itertools.product(PRINTED, METHODS))

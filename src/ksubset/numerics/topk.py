@@ -1,10 +1,13 @@
 """Top-k by sorting, by Gumbel noise, and relaxed to a differentiable vector."""
 
 import math
+from typing import Any
 
 import torch
 from torch import Generator, Tensor
+from torch.autograd.function import once_differentiable
 
+from ksubset.numerics.checks import all_known
 from ksubset.numerics.tilt import kth_largest, largest_size, sizes
 
 __all__ = ["gumbel_keys", "perturbed", "relaxed_top_k", "remaining_top_k", "top_k"]
@@ -81,19 +84,59 @@ def relaxed_top_k(keys: Tensor, k: int | Tensor, temperature: float) -> Tensor:
     Shapes:
         keys `(*B, n)`, of float32 at least, k `()` or `(*B)` -> `(*B, n)`.
     """
-    info = torch.finfo(keys.dtype)
     certain = keys.isposinf()
     open_places = sizes(k, keys)[..., None] - certain.sum(-1, keepdim=True)
-    # A finite floor instead of -inf: a row without candidates must have a softmax, though none of it is used.
-    keys = torch.where(keys.isfinite(), keys, info.min / 16)
-    chosen = certain.to(keys.dtype) + 0.0 * keys  # an empty subset has a gradient too: zero
-    for place in range(largest_size(k, keys.shape[-1])):
-        # Over a small temperature only differences to the largest key stay finite.
-        share = torch.softmax((keys - keys.detach().amax(-1, keepdim=True)) / temperature, -1)
-        chosen = chosen + torch.where(place < open_places, share, 0.0)
-        # A share that rounds to 1 takes its item off the list; otherwise large keys would be chosen twice.
-        keys = torch.where(share < 1, keys + torch.log((1 - share).clamp(min=info.tiny)), info.min / 16)
-    return chosen
+    # Finite floors instead of -inf: a row without candidates must have a softmax, though none of it is used. Over a
+    # small temperature only differences to the largest key stay finite.
+    floor = torch.finfo(keys.dtype).min / 16
+    finite = torch.where(keys.isfinite(), keys, floor)
+    scaled = ((finite - finite.detach().amax(-1, keepdim=True)) / temperature).clamp(min=floor)
+    places = largest_size(k, keys.shape[-1])
+    # An empty subset has a gradient too: zero.
+    chosen = _SuccessiveSoftmax.apply(scaled, open_places, places, temperature)[0] if places else 0.0 * scaled
+    return certain.to(keys.dtype) + chosen
+
+
+class _SuccessiveSoftmax(torch.autograd.Function):
+    """Left to autograd, each of the k softmaxes would keep four tensors, and pass over memory three times as often."""
+
+    generate_vmap_rule = True
+
+    @staticmethod
+    def forward(scaled: Tensor, open_places: Tensor, places: int, temperature: float) -> tuple[Tensor, ...]:
+        filled = all_known(open_places >= places)
+        floor = torch.finfo(scaled.dtype).min / 16
+        shares = []
+        chosen = torch.zeros_like(scaled)
+        for place in range(places):
+            share = torch.softmax(scaled, -1)
+            shares.append(share)
+            chosen += share if filled else torch.where(place < open_places, share, 0.0)
+            # A share that rounds to 1 takes its item off the list; otherwise large keys would be chosen twice.
+            scaled = torch.log1p(-share).mul_(1 / temperature).add_(scaled).clamp(min=floor)
+        return chosen, *shares
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
+        _, open_places, _, ctx.temperature = inputs
+        ctx.mark_non_differentiable(*output[1:])
+        ctx.save_for_backward(open_places, *output[1:])
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, grad: Tensor, *_: Tensor) -> tuple[Any, ...]:
+        open_places, *shares = ctx.saved_tensors
+        filled = all_known(open_places >= len(shares))
+        total = torch.zeros_like(grad)  # the gradient with respect to the scaled keys of the next place
+        for place in reversed(range(len(shares))):
+            share = shares[place]
+            # Items off the list pass nothing on: their rest is 0, and 0 / tiny is 0.
+            total *= share < 1
+            inner = total / (share - 1).clamp(max=-torch.finfo(grad.dtype).tiny)
+            inner = inner.div_(ctx.temperature).add_(grad if filled else torch.where(place < open_places, grad, 0.0))
+            inner -= (share * inner).sum(-1, keepdim=True)
+            total += inner.mul_(share)
+        return total, None, None, None
 
 
 def remaining_top_k(keys: Tensor, k: int | Tensor, temperature: float) -> Tensor:

@@ -27,8 +27,7 @@ def plot(records: Iterable[Record], folder: str | os.PathLike[str], format: str 
 
     - ``convergence-training-*``, ``convergence-validation-*``: metrics over the epochs, for each protocol.
     - ``reconstruction-*``: masks and reconstructions, for each data set and protocol; and of both named protocols.
-    - ``time-to-*``: quality against time and against network evaluations, for each metric, data set and number of
-      epochs.
+    - ``time-to-*``: quality against time and against network evaluations, for each metric, data set and protocol.
     - ``annealing-*``, ``samples-*``: studies of ``k_start`` and ``samples``, where runs differ in nothing else.
     - ``scores``: needs no records.
 

@@ -18,6 +18,7 @@ __all__ = [
     "METRICS",
     "colour",
     "counted",
+    "dashes",
     "logarithmic",
     "marker",
     "ordered",
@@ -28,6 +29,7 @@ __all__ = [
 METHODS = tuple(method.label for method in _KNOWN.values())
 # More than there are colours, so that where a colour comes again the marker is another.
 MARKERS = ("o", "s", "^", "v", "D", "P", "X", "*", "h", "p", "<", ">")
+_DASHES = ("-", "--", "-.", ":")
 _MARKED = 8
 DATASETS = ("MNIST", "Fashion-MNIST", "KMNIST")
 METRICS = {name: MEASURES[name].label for name in (next(iter(task.measures)) for task in reversed(TASKS.values()))}
@@ -42,6 +44,12 @@ def colour(method: str, others: Iterable[str] = ()) -> str:
 def marker(method: str, others: Iterable[str] = ()) -> str:
     """The marker of a method, that tells it from others where colours do not; as :func:`colour`."""
     return MARKERS[_place(method, others) % len(MARKERS)]
+
+
+def dashes(method: str, others: Iterable[str] = ()) -> str:
+    """The style of a method's line, another one than that of the methods with the same colour; as :func:`colour`."""
+    place = _place(method, others)
+    return _DASHES[(place + place // len(palette.COLOURS)) % len(_DASHES)]
 
 
 def _place(method: str, others: Iterable[str]) -> int:

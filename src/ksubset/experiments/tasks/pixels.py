@@ -5,6 +5,7 @@ from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional
 
 from ksubset.experiments import datasets, methods
 from ksubset.experiments.config import RunConfig
@@ -17,6 +18,8 @@ __all__ = ["PixelNetwork", "PixelTask", "SelectLinear", "mixed_precision"]
 
 _EXAMPLE_IMAGES = 3
 _EVALUATION_CHUNK = 1024
+_GROUP = 32
+"""Images that share their subsets where these are drawn per 'group'."""
 
 
 def mixed_precision(device: torch.device) -> bool:
@@ -34,7 +37,8 @@ class SelectLinear(nn.Linear):
     through a product as large as the batch.
 
     Shapes:
-        images `(B, n)`, mask `(S, 1, n)` if shared by the batch, else `(S, B, n)` -> `(S, B, out_features)`.
+        images `(B, n)`, mask `(S, 1, n)` if shared by the batch, else `(S, R, n)`, of which each is for the next
+        ceil(B / R) images -> `(S, B, out_features)`.
     """
 
     def select(self, images: Tensor, mask: Tensor, k: int | None) -> Tensor:
@@ -46,7 +50,8 @@ class SelectLinear(nn.Linear):
             k: number of ones in each row, where the mask is hard, shared by the batch and needs no gradient; else None.
         """
         if mask.shape[-2] > 1:
-            return self.forward(mask * images)
+            each = -(-len(images) // mask.shape[-2])
+            return self.forward(mask.repeat_interleave(each, -2)[..., : len(images), :] * images)
         if k is None:
             return torch.matmul(images, (self.weight * mask).mT) + self.bias
         columns = mask.squeeze(-2).topk(k).indices  # (S, k)
@@ -128,9 +133,11 @@ class PixelTask(Task):
         rows = rows.to(self.device)
         x, y = (part[rows] for part in self.train)
         shared, size = self.config.subsets_per == "batch", joint.size_at(joint.round)
+        each = _GROUP if self.config.subsets_per == "group" else 1
+        groups = -(-len(x) // each)
 
         def losses(z: Tensor) -> Tensor:
-            """Loss `(S,)` of subsets `(S, n)` shared by the batch, or `(S, B)` of subsets `(S, B, n)`."""
+            """Loss `(S,)` of subsets `(S, n)` shared by the batch, or `(S, R)` of subsets `(S, R, n)`."""
             # Hard subsets that need no gradient let the first layer skip the columns that are not selected.
             z = self._items(z)
             output = self._output(x, z.unsqueeze(-2) if shared else z, None if z.requires_grad else size)
@@ -138,9 +145,14 @@ class PixelTask(Task):
             with torch.no_grad():
                 add(self.statistics(output.detach(), x, y, training=True))
                 add({"loss": loss.sum(), "losses": torch.tensor(loss.numel())})
-            return loss.mean(-1) if shared else loss
+            if shared:
+                return loss.mean(-1)
+            # Of the groups' losses the mean is that of the images, though the last group may be smaller.
+            padded = functional.pad(loss, (0, groups * each - len(x)))
+            by_group: Tensor = padded.unflatten(-1, (groups, each)).sum(-1)
+            return by_group * (groups / len(x))
 
-        return Batch(losses, rows=None if shared else len(x))
+        return Batch(losses, rows=None if shared else groups)
 
     def _items(self, chosen: Tensor) -> Tensor:
         return self.selector.items(chosen) if isinstance(self.selector, ConcreteSelector) else chosen
