@@ -370,7 +370,7 @@ def test_smoke(tmp_path: Path) -> None:
     result = invoke("reproduce", "--smoke", "--out", tmp_path / "records", "--figures", tmp_path / "figures")
     assert result.exit_code == 0, result.output
     done = list(records.read(tmp_path / "records"))
-    assert len({(record.config.task, record.config.method) for record in done}) == len(done) == 16
+    assert len({(record.config.task, record.config.method) for record in done}) == len(done) == 24
     assert "Table 1" in result.output
     assert "Table 2" in result.output
     assert (tmp_path / "figures" / "scores.png").is_file()
@@ -378,7 +378,7 @@ def test_smoke(tmp_path: Path) -> None:
     (tmp_path / "records" / f"{done[0].config.name()}.json").unlink()
     again = invoke("reproduce", "--smoke", "--out", tmp_path / "records", "--figures", tmp_path / "figures")
     assert again.exit_code == 0, again.output
-    assert again.output.count("already in") == 15
+    assert again.output.count("already in") == 23
     assert again.output.count("seed 0: test ") == 1
     assert "Table 2" in again.output
 
