@@ -383,7 +383,7 @@ def test_smoke(tmp_path: Path) -> None:
     (tmp_path / "records" / f"{done[0].config.name()}.json").unlink()
     again = invoke("reproduce", "--smoke", "--out", tmp_path / "records", "--figures", tmp_path / "figures")
     assert again.exit_code == 0, again.output
-    assert again.output.count("already in") == 15
+    assert again.output.count("already in") == 23
     assert again.output.count("seed 0: test ") == 1
     assert "Table 2" in again.output
 
