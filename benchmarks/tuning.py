@@ -1,13 +1,13 @@
 """What the settings of the protocol "best" were chosen from: validation metrics of all candidates.
 
-Usage: python benchmarks/tuning.py FOLDER > benchmarks/results/tuning-cpu.md
+Usage: python benchmarks/tuning.py FOLDER [METHOD ...] > benchmarks/results/tuning-cpu.md
        python benchmarks/tuning.py FOLDER base > benchmarks/results/tuning-base-cpu.md
 
 Trains every candidate on Fashion-MNIST, with a seed that no result uses, and prints the validation metric after the
 last epoch; test data are not looked at. Records go into FOLDER; what is finished there is not trained again.
 
-The first form tries the same candidates for every method of classification. What they have in common was found before,
-with SFESS-V and two runs of SIMPLE, by the second form, which has the candidates of reconstruction too.
+The first form tries the same candidates for some methods of classification, or for all. What they have in common was
+found before, with SFESS-V and two runs of SIMPLE, by the second form, which has the candidates of reconstruction too.
 """
 
 import sys
@@ -62,10 +62,7 @@ SHARING = {"sfess": "example", "sfess-v": "example", "simple": "example", "imle"
 CANDIDATES: Candidates = {
     ("classification", method): [
         {**ANNEALED, "subsets_per": SHARING.get(method, "group"), **knobs}
-        for knobs in (
-            {"network_lr": 5e-3},
-            {"network_lr": 5e-3, "selector_lr": 0.03},
-        )
+        for knobs in ({}, {"network_lr": 5e-3}, {"network_lr": 5e-3, "selector_lr": 0.03})
     ]
     for method in METHODS
 }
@@ -95,6 +92,8 @@ def rows(task: str, method: str, candidates: list[dict[str, Any]], found: list[R
 def main() -> None:
     base = sys.argv[2:] == ["base"]
     candidates, epochs = (BASE, BASE_EPOCHS) if base else (CANDIDATES, EPOCHS)
+    if sys.argv[2:] and not base:
+        candidates = {key: value for key, value in candidates.items() if key[1] in sys.argv[2:]}
     every = {key: configs(*key, value, epochs[key[0]]) for key, value in candidates.items()}
     runs = [config for those in every.values() for config in those]
     outcome = sweep(runs, Path(sys.argv[1]), jobs=1, say=lambda line: print(line, file=sys.stderr))
