@@ -18,7 +18,7 @@ from ksubset.experiments.config import SUBSETS_PER, RunConfig
 from ksubset.experiments.training import Training
 from ksubset.numerics.topk import gumbel_keys, relaxed_top_k
 
-ROUNDS, TEMPERATURE, N = 3, 0.3, 784
+ROUNDS, TEMPERATURE, N = 7, 0.3, 784
 SHAPES = [(5, 30), (40, 30), (40, 100), (1280, 30)]
 SETTINGS = {"selector_beta1": 0.9, "network_lr": 2e-3, "batch_size": 256, "selector_lr": 0.1}
 

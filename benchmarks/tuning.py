@@ -1,13 +1,13 @@
 """What the settings of the protocol "best" were chosen from: validation metrics of all candidates.
 
-Usage: python benchmarks/tuning.py FOLDER > benchmarks/results/tuning-cpu.md
+Usage: python benchmarks/tuning.py FOLDER [METHOD ...] > benchmarks/results/tuning-cpu.md
        python benchmarks/tuning.py FOLDER base > benchmarks/results/tuning-base-cpu.md
 
 Trains every candidate on Fashion-MNIST, with a seed that no result uses, and prints the validation metric after the
 last epoch; test data are not looked at. Records go into FOLDER; what is finished there is not trained again.
 
-The first form tries the same candidates for every method of classification. What they have in common was found before,
-with SFESS-V and two runs of SIMPLE, by the second form, which has the candidates of reconstruction too.
+The first form tries the same candidates for some methods of classification, or for all. What they have in common was
+found before by the second form, mostly with SFESS-V; it has the candidates of reconstruction too.
 """
 
 import sys
@@ -27,7 +27,8 @@ SEED = 100
 METRIC = {"classification": "accuracy", "reconstruction": "psnr"}
 ALL = {"selector_beta1": 0.9, "network_lr": 2e-3, "lr_schedule": "cosine"}
 EXAMPLE = {**ALL, "subsets_per": "example"}
-ANNEALED = {**EXAMPLE, "batch_size": 256, "selector_lr": 0.1, "tuning": 0.4, "k_start": 100}
+SHARED = {**ALL, "batch_size": 256, "selector_lr": 0.1, "tuning": 0.4}
+ANNEALED = {**SHARED, "subsets_per": "example", "k_start": 100}
 
 Candidates = dict[tuple[str, str], list[dict[str, Any]]]
 
@@ -50,6 +51,13 @@ BASE: Candidates = {
         {**ANNEALED, "samples": 2, "k_start": 200, "k_until": 0.6},
     ],
     ("classification", "simple"): [ANNEALED, {**ANNEALED, "selector_lr": 0.03}],
+    ("classification", "reinmax"): [ANNEALED, {**ANNEALED, "selector_lr": 0.03}],
+    ("classification", "stg"): [SHARED, {**SHARED, "k_start": 100}],
+    ("classification", "dps"): [SHARED],
+    ("classification", "concrete"): [
+        {**SHARED, "temperature_start": 10.0},
+        {**SHARED, "temperature_start": 10.0, "selector_lr": 0.03},
+    ],
     ("reconstruction", "sfess-v"): [
         {**ANNEALED, "samples": 2},
         {**ANNEALED, "samples": 2, "network_lr": 1e-3},
@@ -58,14 +66,15 @@ BASE: Candidates = {
 
 EPOCHS = {"classification": 25}
 # The finest sharing of subsets that costs less than six seconds an epoch on one core.
-SHARING = {"sfess": "example", "sfess-v": "example", "simple": "example", "imle": "batch"}
+EACH = ("sfess", "sfess-v", "simple", "reinmax", "stg")
+ALONE = {
+    "imle": {"subsets_per": "batch"},
+    "concrete": {"subsets_per": "batch", "k_start": None, "temperature_start": 10.0},
+}
 CANDIDATES: Candidates = {
     ("classification", method): [
-        {**ANNEALED, "subsets_per": SHARING.get(method, "group"), **knobs}
-        for knobs in (
-            {"network_lr": 5e-3},
-            {"network_lr": 5e-3, "selector_lr": 0.03},
-        )
+        {**ANNEALED, "subsets_per": "example" if method in EACH else "group", **ALONE.get(method, {}), **knobs}
+        for knobs in ({}, {"network_lr": 5e-3}, {"network_lr": 5e-3, "selector_lr": 0.03})
     ]
     for method in METHODS
 }
@@ -95,6 +104,8 @@ def rows(task: str, method: str, candidates: list[dict[str, Any]], found: list[R
 def main() -> None:
     base = sys.argv[2:] == ["base"]
     candidates, epochs = (BASE, BASE_EPOCHS) if base else (CANDIDATES, EPOCHS)
+    if sys.argv[2:] and not base:
+        candidates = {key: value for key, value in candidates.items() if key[1] in sys.argv[2:]}
     every = {key: configs(*key, value, epochs[key[0]]) for key, value in candidates.items()}
     runs = [config for those in every.values() for config in those]
     outcome = sweep(runs, Path(sys.argv[1]), jobs=1, say=lambda line: print(line, file=sys.stderr))

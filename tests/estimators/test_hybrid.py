@@ -134,6 +134,18 @@ def test_the_ridge_minimises_the_criterion(shape: tuple[int, int]) -> None:
     torch.testing.assert_close(ridge(x, y), min(found, key=lambda pair: pair[0])[1])
 
 
+@pytest.mark.parametrize("chosen", [0, 5, 40])
+def test_items_that_never_vary_get_no_slope_and_change_nothing(chosen: int) -> None:
+    generator = torch.Generator().manual_seed(chosen)
+    x, y = torch.zeros(30, 800, dtype=torch.float64), torch.randn(30, generator=generator, dtype=torch.float64)
+    x[:, 10 : 10 + chosen] = torch.randn(30, chosen, generator=generator, dtype=torch.float64)
+    slope = ridge(x, y)
+    assert not slope[:10].any()
+    assert not slope[10 + chosen :].any()
+    if chosen:
+        torch.testing.assert_close(slope[10 : 10 + chosen], ridge(x[:, 10 : 10 + chosen], y))
+
+
 def test_a_broken_loss_is_shown_once_and_not_remembered() -> None:
     w = LOGITS.clone().requires_grad_()
     hybrid = Hybrid(ReplayedSlope(memory=16))

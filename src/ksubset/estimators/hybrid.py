@@ -194,6 +194,12 @@ def _take_shapes(module: nn.Module, state: dict[str, Any], prefix: str, *_: Any)
 
 def ridge(x: Tensor, y: Tensor) -> Tensor:
     """Ridge regression `(M, n), (M) -> (n)`, with the strength that generalised cross-validation likes best."""
+    # Items that were always chosen, or never: they get no slope, and over so many equal eigenvalues LAPACK may stumble.
+    if not (used := x.any(0)).all():
+        slope = x.new_zeros(x.shape[1])
+        if used.any():
+            slope[used] = ridge(x[:, used], y)
+        return slope
     wide = len(x) < x.shape[1]
     square, basis = torch.linalg.eigh(x @ x.mT if wide else x.mT @ x)
     square = square.clamp(min=0)
@@ -206,8 +212,8 @@ def ridge(x: Tensor, y: Tensor) -> Tensor:
     left_out = strengths * shrunk
     freedom = left_out.sum(-1) + (len(y) - len(square))
     best = (((left_out.square() * within).sum(-1) + outside) / freedom.square()).argmin()
-    slope: Tensor = basis @ (target * shrunk[best])
-    return x.mT @ slope if wide else slope
+    fitted: Tensor = basis @ (target * shrunk[best])
+    return x.mT @ fitted if wide else fitted
 
 
 class Hybrid(Estimator):
