@@ -53,7 +53,7 @@ BASE: Candidates = {
     ("classification", "simple"): [ANNEALED, {**ANNEALED, "selector_lr": 0.03}],
     ("classification", "reinmax"): [ANNEALED, {**ANNEALED, "selector_lr": 0.03}],
     ("classification", "stg"): [SHARED, {**SHARED, "k_start": 100}],
-    ("classification", "dps"): [SHARED],
+    ("classification", "dps"): [SHARED, {**SHARED, "temperature_end": 0.5}],
     ("classification", "concrete"): [
         {**SHARED, "temperature_start": 10.0},
         {**SHARED, "temperature_start": 10.0, "selector_lr": 0.03},
