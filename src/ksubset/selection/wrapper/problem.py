@@ -25,7 +25,7 @@ from ksubset.selection.wrapper.racing import ROUNDS, RacingSearch
 from ksubset.selection.wrapper.reporting import EndedByCallbackError, OutOfTimeError, Reporter
 from ksubset.selection.wrapper.univariate import univariate_scores
 
-__all__ = ["Found", "Problem", "default_budget"]
+__all__ = ["Found", "Problem", "default_budget", "warn_of_failures"]
 
 _MOST = 10_000
 """Fits by default, at most."""
@@ -234,6 +234,16 @@ class Problem:
                 f"got {self.max_evaluations}"
             )
         return int(self.max_evaluations)
+
+
+def warn_of_failures(searches: Sequence[Found]) -> None:
+    """Say how many fits of some searches have failed, if any has, to the caller's caller."""
+    failures = [failure for search in searches for failure in search.failures]
+    if failures:
+        fits = sum(search.num_fits for search in searches)
+        warnings.warn(
+            f"{len(failures)} of {fits} fits failed, the first with {failures[0]!r}", FitFailedWarning, stacklevel=3
+        )
 
 
 def default_budget(num_free: int, size: int, num_folds: int) -> int:

@@ -13,6 +13,11 @@ budget of evaluations and takes the first of these ways that the budget allows:
    improves it. Then those that racing left behind and that may still beat the best **come back**, the most promising
    first. If evaluations are left, exploration starts anew without the prior, with all that is known, until two such
    restarts in a row have found nothing better, or, where the budget is asked for, until it is used.
+   Where it is not asked for, and the best score may well be chance, the search goes on in way 2, if that is affordable.
+
+**Near-copies.** Of items that say nearly the same a subset needs one. So the likeliest subset is that of items without
+near-copies; refinement first parts those in the best subset, and last makes new ones; and of two subsets the one with
+fewer is the better if it loses no more than two standard errors of the difference over folds.
 
 **Racing.** A batch starts on some folds, each batch on the next, and the better half goes on to others at once. A
 subset is given up by a test on paired differences alone: after j of F folds, its mean lead over the best on the same
