@@ -1,8 +1,9 @@
 """`KSubsetSelector` and forward selection at equal model fits: test scores, seed by seed.
 
-Usage: python benchmarks/forward.py RESULTS.json [--seeds S] [--table]
+Usage: python benchmarks/forward.py RESULTS.json [--first SEED] [--seeds S] [--sets SET ...] [--table]
 
-Runs every set and seed that RESULTS.json does not have yet; it is written after each. `--table` prints what it has.
+Runs every set, or those named, and S seeds that RESULTS.json does not have yet; it is written after each. `--table`
+prints what it has.
 The data are made here, or scikit-learn's.
 """
 
@@ -34,7 +35,8 @@ FOLDS = 5
 NOTES = """\
 Test score (accuracy, or R²) of the model on the columns chosen from rows that it did not see: `KSubsetSelector`
 with `max_evaluations` set to the fits of forward selection (scikit-learn's SequentialFeatureSelector), and with its
-defaults. Five folds for both, not shuffled. Differences are seed by seed, with the standard error of their mean.\
+defaults. Five folds for both, not shuffled. Differences are seed by seed, with the standard error of their mean.
+Seeds are 20 and more; those before were used to choose between ways to search.\
 """
 Data = tuple[NDArray[Any], NDArray[Any]]
 
@@ -143,6 +145,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("results", type=Path)
     parser.add_argument("--seeds", type=int, default=20)
+    parser.add_argument("--first", type=int, default=20, help="the first seed; those before 20 were used to decide")
+    parser.add_argument("--sets", nargs="+", choices=SETS, default=list(SETS))
     parser.add_argument("--table", action="store_true")
     arguments = parser.parse_args()
     torch.set_num_threads(1)
@@ -150,7 +154,8 @@ def main() -> None:
         results = json.loads(arguments.results.read_text())
         print(f"# Beside forward selection\n\n{machine()}\n\n{NOTES}\n\n{table(results)}")
         return
-    resumed(arguments.results, ((name, seed) for seed in range(arguments.seeds) for name in SETS), run)
+    seeds = range(arguments.first, arguments.first + arguments.seeds)
+    resumed(arguments.results, ((name, seed) for seed in seeds for name in arguments.sets), run)
 
 
 if __name__ == "__main__":

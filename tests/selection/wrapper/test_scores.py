@@ -68,3 +68,25 @@ def test_outliers_are_cut_and_nothing_known_is_all_the_same() -> None:
     assert values.argmin() == 8
     assert values[8] == 2.0 - 3 * 4.0
     assert filled([[-math.inf], [-math.inf]]).values().tolist() == [0.0, 0.0]
+
+
+def test_fewer_near_copies_are_preferred_where_nothing_is_lost() -> None:
+    table = filled([[0.9, 0.8, 0.7], [0.91, 0.77, 0.69], [0.8, 0.7, 0.6], [0.5, np.nan, np.nan], [0.99, 0.6, 0.75]])
+    assert table.incumbent == 0
+    # Of the second the loss is 0.010 ± 0.012, of the third 0.1 ± 0, of the last 0.02 ± 0.09.
+    for numbers, expected in (
+        ([0, 0, 0, 0, 0], 0), ([2, 2, 2, 0, 2], 0), ([2, 0, 0, 0, 0], 1), ([2, 3, 0, 0, 3], 0),
+        ([2, 3, 3, 0, 0], 4), ([3, 2, 0, 0, 2], 1), ([3, 2, 3, 0, 0], 4),
+    ):  # fmt: skip
+        copies = {subset.tobytes(): number for subset, number in zip(table.subsets, numbers, strict=True)}
+        assert table.preferred(lambda subset, copies=copies: copies[subset.tobytes()]) == expected
+    one = filled([[0.9], [0.8], [0.9]])  # the pairs 0 1, 0 2 and 0 3
+    assert one.preferred(lambda subset: int(subset[1] == 1)) == 2
+    assert ScoreTable(2, 3).preferred(lambda _: 1) is None
+
+
+def test_deviation_of_scores_over_folds() -> None:
+    rng = np.random.default_rng(0)
+    scores = rng.standard_normal((30, 1)) + 10 * rng.standard_normal(200) + 0.7 * rng.standard_normal((30, 200))
+    assert abs(filled(scores.tolist()).deviation() - 0.7) < 0.05
+    assert filled([[0.5, 0.7], [0.4, np.nan]]).deviation() == math.inf

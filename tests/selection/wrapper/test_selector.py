@@ -311,6 +311,20 @@ def test_the_default_budget_is_that_of_forward_selection() -> None:
     assert (default_budget(5, 2, 5), default_budget(10_000, 20, 5)) == (1_000, 10_000)
 
 
+def test_parity_of_three_is_found_by_default() -> None:
+    rng = np.random.default_rng(0)
+    X = rng.integers(0, 2, (200, 18))
+    y = X[:, [2, 11, 17]].sum(1) % 2
+    fitted = selector(k=3, max_evaluations=None).fit(X, y)
+    assert fitted.get_support(indices=True).tolist() == [2, 11, 17]
+    assert 816 < fitted.n_fits_ < 10_000
+    # Where something is found, or nothing can be said of chance, forward selection's fits do.
+    assert default_budget(18, 3, 3) == 153
+    assert selector(k=3, max_evaluations=None).fit(X, X[:, 3]).n_fits_ <= 153
+    size = selector(k=3, max_evaluations=None, scoring=lambda model, X, y: len(model.tree_.value))
+    assert size.fit(X, y).n_fits_ <= 153
+
+
 @pytest.mark.parametrize(
     ("parameters", "error", "message"),
     [

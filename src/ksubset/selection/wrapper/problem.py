@@ -9,7 +9,8 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.base import clone
+from sklearn.base import clone, is_regressor
+from sklearn.dummy import DummyClassifier, DummyRegressor
 from sklearn.exceptions import FitFailedWarning
 
 from ksubset.search.arguments import is_integer
@@ -19,11 +20,16 @@ from ksubset.selection.wrapper import results
 from ksubset.selection.wrapper.cache import ScoreCache, ScoreStore, identity
 from ksubset.selection.wrapper.delegation import classifies
 from ksubset.selection.wrapper.evaluation import CrossValidation, FitLimits, fresh_splitters
+from ksubset.selection.wrapper.forest import forest_scores
+from ksubset.selection.wrapper.near_copies import NearCopies
 from ksubset.selection.wrapper.racing import ROUNDS, RacingSearch
 from ksubset.selection.wrapper.reporting import EndedByCallbackError, OutOfTimeError, Reporter
 from ksubset.selection.wrapper.univariate import univariate_scores
 
-__all__ = ["Found", "Problem", "default_budget"]
+__all__ = ["Found", "Problem", "default_budget", "warn_of_failures"]
+
+_MOST = 10_000
+"""Fits by default, at most."""
 
 
 @dataclass(frozen=True)
@@ -123,10 +129,11 @@ class Problem:
             self.estimator, self.scorer, self.data, self.target, folds, fresh, self.fit_params, self.score_params,
             self.column_params, self.n_jobs, cache, self.limits,
         )  # fmt: skip
-        prior = univariate_scores(self.data, self.target, classify=classifies(self.estimator))
+        chance = self._chance(folds) if self.max_evaluations is None else None
+        prior = self._prior(seed)
         with evaluate.workers:
             try:
-                return self._search_sizes(evaluate, prior, seed, cache, part)
+                return self._search_sizes(evaluate, prior, chance, seed, cache, part)
             except ValueError:
                 # No score is finite because no fit succeeds.
                 if 0 < evaluate.num_fits == len(evaluate.failures):
@@ -146,6 +153,32 @@ class Problem:
             warnings.warn(f"a fit to an outer split failed with {failure!r}", FitFailedWarning, stacklevel=4)
         return scores
 
+    def _prior(self, seed: int) -> NDArray[np.float64]:
+        """How much each column promises, `(n)`."""
+        classify = classifies(self.estimator)
+        scores = univariate_scores(self.data, self.target, classify=classify)
+        if self.target is None or self.data.shape[1] <= self.data.shape[0]:
+            return scores
+        # Of many columns and few rows the best one by one are often copies, or lucky; a forest has other faults.
+        return (scores + forest_scores(self.data, self.target, classify=classify, seed=seed)) / 2
+
+    def _chance(self, folds: list[Any]) -> float | None:
+        """Mean score of a model that predicts the classes' shares or the mean; None if there is no such score."""
+        if self.target is None or not (classifies(self.estimator) or is_regressor(self.estimator)):
+            return None
+        model = DummyClassifier() if classifies(self.estimator) else DummyRegressor()
+        weights = {name: value for name, value in self.fit_params.items() if name == "sample_weight"}
+        evaluate = CrossValidation(
+            model, self.scorer, self.data, self.target, folds, [], weights, self.score_params,
+            None, None, None, replace(self.limits, error_score=np.nan),
+        )  # fmt: skip
+        scores = []
+        for fold in range(len(folds)):
+            scores += list(evaluate([np.zeros(1, dtype=np.int64)], np.array([fold])))
+            if not math.isfinite(scores[-1]):
+                return None
+        return float(np.mean(scores))
+
     def _scores(self, folds: list[Any]) -> tuple[ScoreCache | None, int]:
         given, drawn = self.seed
         if self.store is None:
@@ -164,10 +197,11 @@ class Problem:
         return cache, cache.seed
 
     def _search_sizes(
-        self, evaluate: CrossValidation, prior: NDArray[np.float64], seed: int, cache: ScoreCache | None, part: str
-    ) -> Found:
+        self, evaluate: CrossValidation, prior: NDArray[np.float64], chance: float | None, seed: int,
+        cache: ScoreCache | None, part: str,
+    ) -> Found:  # fmt: skip
         found: list[results.Result] = []
-        ended = False
+        ended, copies = False, NearCopies(self.data)
         for size in self.sizes:
             space = self.groups.space(size)
             budget = self._budget(len(space.free), space.size, len(evaluate.fold_rows))
@@ -176,6 +210,7 @@ class Problem:
                 partial(_of_groups, evaluate, space), len(space.free), space.size, evaluate.fold_rows, budget, seed,
                 after_score=reporter.after_score, num_fresh=evaluate.num_fresh, prior=space.to_groups(prior),
                 use_all=self.max_evaluations is not None, max_seconds=self.max_seconds,
+                chance=chance, most=_MOST, alike=partial(copies.alike, space),
             )  # fmt: skip
             reporter.search = search
             try:
@@ -211,11 +246,21 @@ class Problem:
         return int(self.max_evaluations)
 
 
+def warn_of_failures(searches: Sequence[Found]) -> None:
+    """Say how many fits of some searches have failed, if any has, to the caller's caller."""
+    failures = [failure for search in searches for failure in search.failures]
+    if failures:
+        fits = sum(search.num_fits for search in searches)
+        warnings.warn(
+            f"{len(failures)} of {fits} fits failed, the first with {failures[0]!r}", FitFailedWarning, stacklevel=3
+        )
+
+
 def default_budget(num_free: int, size: int, num_folds: int) -> int:
     """Fits of forward selection, 10,000 at most; or up to 1,000 if these are enough to try all subsets."""
     forward = num_folds * sum(num_free - kept for kept in range(size))
     all_on_a_fold = math.comb(num_free, size) * 5 // 4
-    return min(max(forward, 1_000) if all_on_a_fold <= 900 else forward, 10_000)
+    return min(max(forward, 1_000) if all_on_a_fold <= 900 else forward, _MOST)
 
 
 def _of_groups(

@@ -53,10 +53,9 @@ class Proposal:
             return torch.full_like(self.logits, float(self._size > 0))
         return KSubset(self._size, self.logits).mean
 
-    @property
-    def mode(self) -> NDArray[np.int64]:
-        """The likeliest subset, `(k)`."""
-        return np.sort(np.argsort(-self.logits.numpy(), kind="stable")[: self._size])
+    def likeliest(self, count: int) -> NDArray[np.int64]:
+        """So many items, if there are, the likeliest first."""
+        return np.argsort(-self.logits.numpy(), kind="stable")[:count]
 
     def draw(self, count: int) -> NDArray[np.int64]:
         """Up to so many distinct subsets that are not in the table; fewer if they are hard to come by."""
@@ -113,8 +112,8 @@ class Proposal:
         """Start from equal logits, and without the prior."""
         self.logits = self._prior = torch.zeros_like(self._prior)
 
-    def swaps(self, best: NDArray[np.int64]) -> Iterator[NDArray[np.int64]]:
-        """Subsets not in the table that differ from the best in one item, those that raise the logits most first."""
+    def swaps(self, best: NDArray[np.int64], out: NDArray[np.int64]) -> Iterator[NDArray[np.int64]]:
+        """Subsets not in the table that have another item in place of one of `out`; those likeliest come first."""
         logits = self.logits.tolist()
         members = set(best.tolist())
         others = sorted((item for item in range(len(logits)) if item not in members), key=lambda item: -logits[item])
@@ -123,7 +122,7 @@ class Proposal:
             return ((logits[member] - logits[other], member, other) for other in others)
 
         # Merged as they are asked for, as all pairs might not fit into memory.
-        for _, member, other in merge(*map(cost, best.tolist())):
+        for _, member, other in merge(*map(cost, out.tolist())):
             subset = np.array(sorted(members - {member} | {other}), dtype=np.int64)
             if subset not in self._table:
                 yield subset

@@ -13,6 +13,11 @@ budget of evaluations and takes the first of these ways that the budget allows:
    improves it. Then those that racing left behind and that may still beat the best **come back**, the most promising
    first. If evaluations are left, exploration starts anew without the prior, with all that is known, until two such
    restarts in a row have found nothing better, or, where the budget is asked for, until it is used.
+   Where it is not asked for, and the best score may well be chance, the search goes on in way 2, if that is affordable.
+
+**Near-copies.** Of items that say nearly the same a subset needs one. So the likeliest subset is that of items without
+near-copies; refinement first parts those in the best subset, and last makes new ones; and of two subsets the one with
+fewer is the better if it loses no more than two standard errors of the difference over folds.
 
 **Racing.** A batch starts on some folds, each batch on the next, and the better half goes on to others at once. A
 subset is given up by a test on paired differences alone: after j of F folds, its mean lead over the best on the same
@@ -30,14 +35,16 @@ end, and fresh scores alone decide. A tenth of the evaluations, or what that tak
 import math
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from itertools import combinations, islice
+from itertools import chain, combinations, islice
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
 from ksubset.selection.wrapper.proposal import Proposal
+from ksubset.selection.wrapper.redundancy import Redundancy
 from ksubset.selection.wrapper.scores import ScoreTable
+from ksubset.selection.wrapper.stages import each_with_each, in_stages
 
 __all__ = ["ROUNDS", "RacingSearch"]
 
@@ -45,7 +52,7 @@ _EXPLORATION = 0.6
 _BATCH = 32
 _RESTARTS = 2
 _FINALISTS = 8
-_ENOUGH_ROWS = 30
+_PARTED = 64
 ROUNDS = 5
 """Rounds of F fresh folds that are of use."""
 
@@ -66,6 +73,11 @@ class RacingSearch:
         prior: Logits `(n)` to start from, which evaluations are added to; equal ones if there is no better guess.
         use_all: Whether the search goes on until the budget is used, though nothing better is found.
         max_seconds: After nine tenths of them nothing but the confirmation is begun; None for no end.
+        chance: Score of a model that looks at no item; None if it is not known.
+        most: Evaluations at most where none of the budget has found anything better than chance, and they are enough to
+            try all subsets.
+        alike: Maps items `(m)` to which of them are near-copies of each other `(m, m)`, or on the diagonal of something
+            in each subset; None if there are none.
     """
 
     def __init__(
@@ -82,6 +94,9 @@ class RacingSearch:
         *,
         use_all: bool = False,
         max_seconds: float | None = None,
+        chance: float | None = None,
+        most: int = 0,
+        alike: Callable[[NDArray[np.int64]], NDArray[np.bool_]] | None = None,
     ) -> None:
         self._evaluate, self._after_score, self._use_all = evaluate, after_score, use_all
         self.num_items, self.size, self.num_folds, self.budget = num_items, size, len(fold_rows), budget
@@ -92,9 +107,11 @@ class RacingSearch:
         self._reserve = min(budget // 10, in_full, budget - self.num_folds)
         self._end = math.inf if max_seconds is None else time.monotonic() + 0.9 * max_seconds
         self._fold_rows = fold_rows
-        self._most_at_once = max(map(len, _stages(fold_rows)))
+        self._most_at_once = max(map(len, in_stages(fold_rows)))
         self.evaluations = 0
         self.table = ScoreTable(size, self.num_folds)
+        self._chance, self._most = chance, most
+        self._copies = Redundancy(alike)
         start = torch.from_numpy(np.zeros(num_items) if prior is None else prior)
         self.proposal = Proposal(self.table, start, generator)
         self.fresh: dict[int, list[float]] = {}
@@ -112,8 +129,13 @@ class RacingSearch:
             most = max(map(len, self.fresh.values()))
             rows = [row for row, scores in self.fresh.items() if len(scores) == most]
             return max(rows, key=lambda row: (np.mean(self.fresh[row]), self.table.scores[row].mean(), -row))
-        incumbent = self.table.incumbent
-        return int(self.table.values().argmax()) if incumbent is None else incumbent
+        preferred = self._preferred
+        return int(self.table.values().argmax()) if preferred is None else preferred
+
+    @property
+    def _preferred(self) -> int | None:
+        """Row of the best subset by scores on all folds, unless one with fewer near-copies is as good."""
+        return self.table.preferred(self._copies.count)
 
     def run(self) -> Iterator[None]:
         """Search and confirm; yields after each batch, so that the caller may look, or leave."""
@@ -122,12 +144,26 @@ class RacingSearch:
         if number * self.num_folds <= limit:
             yield from self._try_all(limit)
         # A quarter more than all on the first folds, for the better ones on the others.
-        elif number * len(_stages(self._fold_rows)[0]) * 5 // 4 <= limit:
+        elif number * len(in_stages(self._fold_rows)[0]) * 5 // 4 <= limit:
             yield from self._halve_all(limit)
         else:
             yield from self._explore_and_refine(limit)
+            most = self._most - self._reserve - self.evaluations
+            if number * len(in_stages(self._fold_rows)[0]) * 5 // 4 <= most and self._is_by_chance():
+                self.budget = self._most
+                yield from self._halve_all(self._most - self._reserve)
         yield from self._confirm()
         self.finished = True
+
+    def _is_by_chance(self) -> bool:
+        """Whether the best score may be that of as many subsets of noise."""
+        if self._chance is None or (best := self.table.incumbent) is None:
+            return False
+        # The largest of N standard normal numbers is about half of this. But scores differ by more than their folds
+        # tell, as what items have in common with the target by chance is the same in all folds.
+        largest = 2 * math.sqrt(2 * math.log(len(self.table)))
+        lead = float(self.table.scores[best].mean()) - self._chance
+        return lead <= largest * self.table.deviation() / math.sqrt(self.num_folds)
 
     def _is_open(self, limit: int) -> bool:
         """Whether evaluations and time are left for another subset on some folds."""
@@ -143,14 +179,14 @@ class RacingSearch:
         self._learn_from_all(len(everything))
 
     def _halve_all(self, limit: int) -> Iterator[None]:
-        stages = self._next_stages()
-        rows = np.zeros(0, dtype=np.intp)
-        everything = self._all_subsets()
-        for start in range(0, len(everything), 2 * _BATCH):
+        stages, everything = self._next_stages(), self._all_subsets()
+        rows = np.arange(len(self.table))
+        yield from self._fill(rows, stages[0], limit)
+        new = everything[[subset not in self.table for subset in everything]]
+        for start in range(0, len(new), 2 * _BATCH):
             if not self._is_open(limit):
                 break
-            new = self._score_new(everything[start : start + 2 * _BATCH], stages[0], drawn=True)
-            rows = np.append(rows, new)
+            rows = np.append(rows, self._score_new(new[start : start + 2 * _BATCH], stages[0], drawn=True))
             yield
         for place in range(1, len(stages)):
             seen = np.concatenate(stages[:place])
@@ -158,12 +194,18 @@ class RacingSearch:
             # As many as there are evaluations for on all folds that are left, and no more than half.
             possible = (limit - self.evaluations) // sum(map(len, stages[place:]))
             rows = rows[np.argsort(-mean, kind="stable")][: min(-(-len(rows) // 2), possible)]
-            for start in range(0, len(rows), 2 * _BATCH):
-                if not self._is_open(limit):
-                    break
-                self._score(*_pairs(rows[start : start + 2 * _BATCH], stages[place]))
-                yield
+            yield from self._fill(rows, stages[place], limit)
         self._learn_from_all(len(everything))
+
+    def _fill(self, rows: NDArray[np.intp], folds: NDArray[np.intp], limit: int) -> Iterator[None]:
+        """Score subsets on those of some folds where they have no score."""
+        for start in range(0, len(rows), 2 * _BATCH):
+            if not self._is_open(limit):
+                break
+            each, fold = each_with_each(rows[start : start + 2 * _BATCH], folds)
+            unknown = np.isnan(self.table.scores[each, fold])
+            self._score(each[unknown], fold[unknown])
+            yield
 
     def _all_subsets(self) -> NDArray[np.int64]:
         everything = np.array(list(combinations(range(self.num_items), self.size)), dtype=np.int64)
@@ -209,21 +251,33 @@ class RacingSearch:
 
     def _race_mode(self, limit: int) -> None:
         """Evaluate the likeliest subset, which all evaluations speak for, and not one that may be luck."""
-        mode = self.proposal.mode
+        mode = np.sort(self._copies.thinned(self.proposal.likeliest(2 * self.size), self.size))
         if mode not in self.table and self.evaluations + self.num_folds <= limit:
             self._race(mode[None], limit, drawn=False, in_full=True)
             self.modes.append(len(self.table) - 1)
 
     def _refine(self, limit: int) -> Iterator[None]:
-        while (best := self.table.incumbent) is not None:
-            swaps = self.proposal.swaps(self.table.subsets[best])
+        while (best := self._preferred) is not None:
+            swaps = self._swaps(best)
             while self._is_open(limit) and (batch := list(islice(swaps, _BATCH))):
                 self._race(np.stack(batch), limit, drawn=False, halve=False)
                 yield
-                if self.table.incumbent != best:
+                if self._preferred != best:
                     break
             else:
                 return
+
+    def _swaps(self, best: int) -> Iterator[NDArray[np.int64]]:
+        """Swaps that part near-copies, then those that make none, and then the others; each once."""
+        subset, count, told = self.table.subsets[best], self._copies.count, set()
+        copies = count(subset)
+        parting = self.proposal.swaps(subset, self._copies.redundant(subset))
+        parted = islice((swap for swap in parting if count(swap) < copies), _PARTED)
+        making_none = (swap for swap in self.proposal.swaps(subset, subset) if count(swap) <= copies)
+        for swap in chain(parted, making_none, self.proposal.swaps(subset, subset)):
+            if (key := swap.tobytes()) not in told:
+                told.add(key)
+                yield swap
 
     def _come_back(self, limit: int) -> Iterator[None]:
         """With up to half of what is left, go on with subsets that may still beat the best."""
@@ -245,12 +299,16 @@ class RacingSearch:
     def _unseen(self, seen: NDArray[np.bool_]) -> NDArray[np.intp]:
         """The next folds of a subset, that have rows enough to decide on."""
         folds = np.flatnonzero(~seen)
-        return folds[_stages([self._fold_rows[fold] for fold in folds.tolist()])[0]]
+        return folds[in_stages([self._fold_rows[fold] for fold in folds.tolist()])[0]]
 
     def _confirm(self) -> Iterator[None]:
         complete = self.table.complete
         count = min(_FINALISTS, (self.budget - self.evaluations) // self.num_folds)
         rows = complete[np.argsort(-self.table.scores[complete].mean(1), kind="stable")]
+        if (preferred := self._preferred) is not None and preferred != rows[0]:
+            subsets, copies = self.table.subsets, self._copies.count
+            most = copies(subsets[preferred])
+            rows = np.array([row for row in rows.tolist() if copies(subsets[row]) <= most])
         mode = rows[np.isin(rows, self.modes)][:1]
         rows = np.append(mode, rows[~np.isin(rows, mode)])[:count]
         for turn in range(self._rounds):
@@ -258,7 +316,7 @@ class RacingSearch:
                 return
             folds = np.arange(self.num_folds * (turn + 1), self.num_folds * (turn + 2))
             # Of all or none, as means over different folds are not compared.
-            scores = list(self._evaluations(*_pairs(rows, folds)))
+            scores = list(self._evaluations(*each_with_each(rows, folds)))
             for row, more in zip(rows.tolist(), np.reshape(scores, (len(rows), -1)).tolist(), strict=True):
                 self.fresh[row] = self.fresh.get(row, []) + more
             mean = np.array([np.mean(self.fresh[row]) for row in rows.tolist()])
@@ -281,7 +339,7 @@ class RacingSearch:
         """Rows of new subsets, scored on some folds."""
         rows = self.table.add(batch)
         try:
-            self._score(*_pairs(rows, folds))
+            self._score(*each_with_each(rows, folds))
         finally:
             self.table.drop_unscored()
         if drawn:
@@ -292,7 +350,7 @@ class RacingSearch:
         """All folds, taken together until they have rows enough; each time from another one on."""
         folds = (self._batches + np.arange(self.num_folds)) % self.num_folds
         self._batches += 1
-        return [folds[stage] for stage in _stages([self._fold_rows[fold] for fold in folds.tolist()])]
+        return [folds[stage] for stage in in_stages([self._fold_rows[fold] for fold in folds.tolist()])]
 
     def _race(
         self, batch: NDArray[np.int64], limit: int, *, drawn: bool, halve: bool = True, in_full: bool = False
@@ -325,23 +383,4 @@ class RacingSearch:
             rows = rows[order][: affordable(place)]
             if not len(rows):
                 return
-            self._score(*_pairs(rows, stages[place]))
-
-
-def _stages(fold_rows: Sequence[int]) -> list[NDArray[np.intp]]:
-    """Folds in their order, taken together until they have rows enough; too few at the end go with those before."""
-    stages, start = [], 0
-    for fold in range(len(fold_rows)):
-        if sum(fold_rows[start : fold + 1]) >= _ENOUGH_ROWS:
-            stages.append(np.arange(start, fold + 1))
-            start = fold + 1
-    rest = np.arange(start, len(fold_rows))
-    if not stages:
-        return [rest]
-    stages[-1] = np.append(stages[-1], rest)
-    return stages
-
-
-def _pairs(rows: NDArray[np.intp], folds: NDArray[np.intp]) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
-    """Each row with each fold."""
-    return np.repeat(rows, len(folds)), np.tile(folds, len(rows))
+            self._score(*each_with_each(rows, stages[place]))

@@ -1,6 +1,7 @@
 """The scores of subsets on folds as a table, of which some is known."""
 
 import math
+from collections.abc import Callable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -54,14 +55,43 @@ class ScoreTable:
         complete = self.complete
         return int(complete[self.scores[complete].mean(1).argmax()]) if len(complete) else None
 
+    def preferred(self, num_copies: Callable[[NDArray[np.int64]], int]) -> int | None:
+        """Row of the incumbent, or of the best one with fewer near-copies that is not significantly worse.
+
+        It is if it loses more than two standard errors of the mean difference over folds, which both have in common.
+
+        Arguments:
+            num_copies: Maps a subset to its number of them.
+        """
+        preferred = incumbent = self.incumbent
+        if incumbent is None or (fewest := num_copies(self.subsets[incumbent])) == 0:
+            return incumbent
+        complete, num_folds = self.complete, self.scores.shape[1]
+        losses = self.scores[incumbent] - self.scores[complete]
+        mean = losses.mean(1)
+        near = np.flatnonzero(mean <= 3 * self.deviation_of_leads() / num_folds**0.5)
+        for place in near[np.argsort(mean[near], kind="stable")].tolist():
+            row = int(complete[place])
+            if (copies := num_copies(self.subsets[row])) >= fewest:
+                continue
+            # Of those with as few the best alone is looked at, or one whose error is large by luck would do.
+            fewest = copies
+            error = losses[place].std(ddof=1) / num_folds**0.5 if num_folds > 1 else 0.0
+            if mean[place] <= 2 * error:
+                preferred = row
+            if not fewest:
+                break
+        return preferred
+
+    def deviation(self) -> float:
+        """Standard deviation over folds of a score, less what folds do to all of them; infinite while it is unknown."""
+        scores = self.scores[self.complete]
+        return _deviation(scores - scores.mean(0)) if len(scores) else math.inf
+
     def deviation_of_leads(self) -> float:
         """Standard deviation over folds of how far a subset leads the best; infinite while that is unknown."""
-        complete, num_folds = self.complete, self.scores.shape[1]
-        if len(complete) < 3 or num_folds < 2:
-            return math.inf
-        leads = self.scores[complete] - self.scores[self.incumbent]
-        leads -= leads.mean(1, keepdims=True)
-        return math.sqrt((leads**2).sum() / ((len(complete) - 1) * (num_folds - 1)))
+        incumbent = self.incumbent
+        return math.inf if incumbent is None else _deviation(self.scores[self.complete] - self.scores[incumbent])
 
     def values(self) -> NDArray[np.float64]:
         """The scores of all subsets, `(N)`, comparable between different folds, without outliers."""
@@ -77,3 +107,12 @@ class ScoreTable:
         low, high = np.quantile(finite, [0.25, 0.75])
         floor = max(float(low - 3 * (high - low)), float(finite.min()))
         return np.where(values > floor, values, floor)
+
+
+def _deviation(differences: NDArray[np.float64]) -> float:
+    """Over folds, of one of N things by F folds that have N - 1 degrees of freedom in each."""
+    count, num_folds = differences.shape
+    if count < 3 or num_folds < 2:
+        return math.inf
+    rest = differences - differences.mean(1, keepdims=True)
+    return math.sqrt((rest**2).sum() / ((count - 1) * (num_folds - 1)))

@@ -1,7 +1,6 @@
 """The scikit-learn selector that keeps exactly k columns for any model."""
 
 import signal
-import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
@@ -12,7 +11,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, MetaEstimatorMixin, clone
-from sklearn.exceptions import FitFailedWarning
 from sklearn.metrics import check_scoring
 from sklearn.model_selection import check_cv
 from sklearn.utils.metadata_routing import process_routing
@@ -34,7 +32,7 @@ from ksubset.selection.wrapper.honest import (
     outer_searches,
     smallest_within_one_standard_error,
 )
-from ksubset.selection.wrapper.problem import Found, Problem
+from ksubset.selection.wrapper.problem import Problem, warn_of_failures
 
 __all__ = ["KSubsetSelector"]
 
@@ -50,6 +48,7 @@ class KSubsetSelector(DelegatingMixin, MetaEstimatorMixin, BaseEstimator):  # ty
     number of folds, an iterable, groups, time series) there are none, and the best score on the folds wins.
 
     Columns with one value in all rows, or the same values as a column before, are left out as long as there are others.
+    Near-copies (a correlation beyond 0.95) are kept together only where fewer of them score significantly worse.
     Missing values are for the model to take or to refuse.
 
     Arguments:
@@ -63,7 +62,8 @@ class KSubsetSelector(DelegatingMixin, MetaEstimatorMixin, BaseEstimator):  # ty
         max_evaluations: Most model fits, one for a subset on a fold, for each size, the fit of `estimator_` aside; they
             are used, unless all subsets are known before. None allows as many as forward selection would take,
             10,000 at most, or up to 1,000 where these are enough to try all subsets, and the search ends where it
-            finds nothing better.
+            finds nothing better. If what it has found is no better than chance, and 10,000 are enough to try all
+            subsets, it goes on to do so.
         max_seconds: Most seconds of the search of each size; what is found by then is kept. None for no end.
         timeout: Seconds that one fit with its score may take; a fit that takes longer fails. It needs the signals of
             Unix, and the main thread, which processes of joblib have.
@@ -190,7 +190,7 @@ class KSubsetSelector(DelegatingMixin, MetaEstimatorMixin, BaseEstimator):  # ty
                 scores.append(score)
         complete = not found.ended and len(scores) == len(outer)
         nulls = list(null_searches(problem, self.n_permutations, found.seed)) if complete else []
-        self._warn_of_failures([*searches, *nulls])
+        warn_of_failures([*searches, *nulls])
         self.outer_scores_ = np.stack(scores, 1) if scores else np.empty((len(found.results), 0))
         self.score_ = crossfitted_score(self.outer_scores_)
         self.null_scores_ = np.array([null.best_score for null in nulls])
@@ -306,16 +306,6 @@ class KSubsetSelector(DelegatingMixin, MetaEstimatorMixin, BaseEstimator):  # ty
             seed=(None if self.random_state is None else drawn, drawn),
         )  # fmt: skip
         return problem, outer
-
-    @staticmethod
-    def _warn_of_failures(searches: list[Found]) -> None:
-        failures = [failure for search in searches for failure in search.failures]
-        if failures:
-            fits = sum(search.num_fits for search in searches)
-            warnings.warn(
-                f"{len(failures)} of {fits} fits failed, the first with {failures[0]!r}",
-                FitFailedWarning, stacklevel=3,
-            )  # fmt: skip
 
     def _limits(self) -> FitLimits:
         if self.max_seconds is not None:
