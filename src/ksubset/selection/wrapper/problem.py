@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.base import clone, is_regressor
+from sklearn.base import clone
 from sklearn.dummy import DummyClassifier, DummyRegressor
 from sklearn.exceptions import FitFailedWarning
 
@@ -18,7 +18,7 @@ from ksubset.selection._sklearn import check_method_params
 from ksubset.selection.groups import FeatureGroups, SubsetSpace, take_rows
 from ksubset.selection.wrapper import results
 from ksubset.selection.wrapper.cache import ScoreCache, ScoreStore, identity
-from ksubset.selection.wrapper.delegation import classifies
+from ksubset.selection.wrapper.delegation import classifies, regresses
 from ksubset.selection.wrapper.evaluation import CrossValidation, FitLimits, fresh_splitters
 from ksubset.selection.wrapper.near_copies import NearCopies
 from ksubset.selection.wrapper.racing import ROUNDS, RacingSearch
@@ -154,7 +154,7 @@ class Problem:
 
     def _chance(self, folds: list[Any]) -> float | None:
         """Mean score of a model that predicts the classes' shares or the mean; None if there is no such score."""
-        if self.target is None or not (classifies(self.estimator) or is_regressor(self.estimator)):
+        if self.target is None or not (classifies(self.estimator) or regresses(self.estimator)):
             return None
         model = DummyClassifier() if classifies(self.estimator) else DummyRegressor()
         weights = {name: value for name, value in self.fit_params.items() if name == "sample_weight"}
