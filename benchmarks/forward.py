@@ -2,9 +2,8 @@
 
 Usage: python benchmarks/forward.py RESULTS.json [--first SEED] [--seeds S] [--sets SET ...] [--table]
 
-Runs every set, or those named, and S seeds that RESULTS.json does not have yet; it is written after each. `--table`
-prints what it has.
-The data are made here, or scikit-learn's.
+Runs what RESULTS.json does not have yet of every set, or those named, and S seeds; it is written after each. `--table`
+prints what it has. The data are made here, or scikit-learn's.
 """
 
 import argparse

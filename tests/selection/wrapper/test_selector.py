@@ -272,7 +272,7 @@ class MixinsOnTheRight(BaseEstimator, ClassifierMixin):
 
 @pytest.mark.parametrize("model", [WithoutTags(), MixinsOnTheRight()])
 def test_estimators_with_unusual_tags(model: Any, numbers: Any) -> None:  # scikit-learn#30450, #30479, #30324
-    fitted = selector(model).fit(*numbers)
+    fitted = selector(model, max_evaluations=None).fit(*numbers)
     assert fitted.get_support(indices=True).tolist() == [3, 7]
     assert fitted.predict(numbers[0]).shape == (120,)
     order = KSubsetSelector.__mro__.index

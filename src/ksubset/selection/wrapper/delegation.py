@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.base import is_classifier
+from sklearn.base import is_classifier, is_regressor
 from sklearn.metrics import check_scoring
 from sklearn.model_selection import check_cv
 from sklearn.utils import Tags, get_tags
@@ -17,7 +17,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from ksubset.selection._sklearn import raise_for_params
 from ksubset.selection.groups import SupportMixin, is_dataframe, take_columns
 
-__all__ = ["DelegatingMixin", "classifies", "tags_of"]
+__all__ = ["DelegatingMixin", "classifies", "regresses", "tags_of"]
 
 
 def _delegates(method: str) -> Callable[[Any], bool]:
@@ -37,6 +37,13 @@ def classifies(estimator: Any) -> bool:
     if tags_of(estimator) is None:
         return getattr(estimator, "_estimator_type", None) == "classifier"
     return bool(is_classifier(estimator))
+
+
+def regresses(estimator: Any) -> bool:
+    """Whether an estimator is a regressor, however old its way to say so."""
+    if tags_of(estimator) is None:
+        return getattr(estimator, "_estimator_type", None) == "regressor"
+    return bool(is_regressor(estimator))
 
 
 class DelegatingMixin(SupportMixin):

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.base import clone, is_regressor
+from sklearn.base import clone
 from sklearn.dummy import DummyClassifier, DummyRegressor
 from sklearn.exceptions import FitFailedWarning
 
@@ -18,9 +18,8 @@ from ksubset.selection._sklearn import check_method_params
 from ksubset.selection.groups import FeatureGroups, SubsetSpace, take_rows
 from ksubset.selection.wrapper import results
 from ksubset.selection.wrapper.cache import ScoreCache, ScoreStore, identity
-from ksubset.selection.wrapper.delegation import classifies
+from ksubset.selection.wrapper.delegation import classifies, regresses
 from ksubset.selection.wrapper.evaluation import CrossValidation, FitLimits, fresh_splitters
-from ksubset.selection.wrapper.forest import forest_scores
 from ksubset.selection.wrapper.near_copies import NearCopies
 from ksubset.selection.wrapper.racing import ROUNDS, RacingSearch
 from ksubset.selection.wrapper.reporting import EndedByCallbackError, OutOfTimeError, Reporter
@@ -130,7 +129,7 @@ class Problem:
             self.column_params, self.n_jobs, cache, self.limits,
         )  # fmt: skip
         chance = self._chance(folds) if self.max_evaluations is None else None
-        prior = self._prior(seed)
+        prior = univariate_scores(self.data, self.target, classify=classifies(self.estimator))
         with evaluate.workers:
             try:
                 return self._search_sizes(evaluate, prior, chance, seed, cache, part)
@@ -153,18 +152,9 @@ class Problem:
             warnings.warn(f"a fit to an outer split failed with {failure!r}", FitFailedWarning, stacklevel=4)
         return scores
 
-    def _prior(self, seed: int) -> NDArray[np.float64]:
-        """How much each column promises, `(n)`."""
-        classify = classifies(self.estimator)
-        scores = univariate_scores(self.data, self.target, classify=classify)
-        if self.target is None or self.data.shape[1] <= self.data.shape[0]:
-            return scores
-        # Of many columns and few rows the best one by one are often copies, or lucky; a forest has other faults.
-        return (scores + forest_scores(self.data, self.target, classify=classify, seed=seed)) / 2
-
     def _chance(self, folds: list[Any]) -> float | None:
         """Mean score of a model that predicts the classes' shares or the mean; None if there is no such score."""
-        if self.target is None or not (classifies(self.estimator) or is_regressor(self.estimator)):
+        if self.target is None or not (classifies(self.estimator) or regresses(self.estimator)):
             return None
         model = DummyClassifier() if classifies(self.estimator) else DummyRegressor()
         weights = {name: value for name, value in self.fit_params.items() if name == "sample_weight"}

@@ -52,7 +52,7 @@ _EXPLORATION = 0.6
 _BATCH = 32
 _RESTARTS = 2
 _FINALISTS = 8
-_PARTED = 64
+_PARTED = 64  # swaps at most that come before others: an outsider may be any of thousands
 ROUNDS = 5
 """Rounds of F fresh folds that are of use."""
 
@@ -157,13 +157,14 @@ class RacingSearch:
 
     def _is_by_chance(self) -> bool:
         """Whether the best score may be that of as many subsets of noise."""
-        if self._chance is None or (best := self.table.incumbent) is None:
+        deviation = self.table.deviation()
+        if self._chance is None or not math.isfinite(deviation):
             return False
         # The largest of N standard normal numbers is about half of this. But scores differ by more than their folds
         # tell, as what items have in common with the target by chance is the same in all folds.
         largest = 2 * math.sqrt(2 * math.log(len(self.table)))
-        lead = float(self.table.scores[best].mean()) - self._chance
-        return lead <= largest * self.table.deviation() / math.sqrt(self.num_folds)
+        lead = float(self.table.scores[self.table.incumbent].mean()) - self._chance
+        return lead <= largest * deviation / math.sqrt(self.num_folds)
 
     def _is_open(self, limit: int) -> bool:
         """Whether evaluations and time are left for another subset on some folds."""
