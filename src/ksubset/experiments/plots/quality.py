@@ -74,7 +74,7 @@ def _figure(records: Sequence[Record], metric: str) -> Figure:
     _label(axes[-1])
     axes[0].set_ylabel(f"validation {METRICS[metric]}")
     handles, labels = axes[0].get_legend_handles_labels()
-    columns = math.ceil(len(handles) / (1 if len(panels) > 1 else 2))
+    columns = math.ceil(len(handles) / math.ceil(len(handles) / (4 * len(panels))))
     figure.legend(handles, labels, loc="outside lower center", ncols=columns, fontsize="small", handlelength=3.5)
     config = records[0].config
     seeds = counted((len(runs) for runs in drawn.values()), "seed")
