@@ -176,8 +176,15 @@ def test_ten_thousand_items_in_little_memory() -> None:
     assert good[search.table.subsets[search.best]].sum() >= 14  # chance: 0.04
 
 
-@pytest.mark.parametrize(("chance", "most", "expected"), [(0.5, 5_000, 5_000), (0.5, 1_000, 400), (None, 5_000, 400)])
-def test_a_search_that_finds_nothing_tries_all_subsets(chance: float | None, most: int, expected: int) -> None:
+CHANCE = np.full(5, 0.5)
+
+
+@pytest.mark.parametrize(
+    ("chance", "most", "expected"), [(CHANCE, 5_000, 5_000), (CHANCE, 1_000, 400), (None, 5_000, 400)]
+)
+def test_a_search_that_finds_nothing_tries_all_subsets(
+    chance: NDArray[np.float64] | None, most: int, expected: int
+) -> None:
     def parity(z: NDArray[np.int64]) -> NDArray[np.float64]:
         return 0.5 + 0.4 * (z < 3).all(-1)
 
@@ -193,7 +200,7 @@ def test_a_search_that_finds_nothing_tries_all_subsets(chance: float | None, mos
 
 def test_a_search_that_finds_something_ends() -> None:
     good: Score = lambda z: 0.5 + 0.1 * (z < 3).sum(-1)  # noqa: E731
-    search = RacingSearch(Folds(good, noise=0.03), 24, 3, [100] * 5, 400, 0, chance=0.5, most=5_000)
+    search = RacingSearch(Folds(good, noise=0.03), 24, 3, [100] * 5, 400, 0, chance=CHANCE, most=5_000)
     for _ in search.run():
         pass
     assert (search.budget, best_of(search)) == (400, [0, 1, 2])

@@ -85,8 +85,10 @@ def test_fewer_near_copies_are_preferred_where_nothing_is_lost() -> None:
     assert ScoreTable(2, 3).preferred(lambda _: 1) is None
 
 
-def test_deviation_of_scores_over_folds() -> None:
+def test_deviation_of_leads_over_chance() -> None:
     rng = np.random.default_rng(0)
-    scores = rng.standard_normal((30, 1)) + 10 * rng.standard_normal(200) + 0.7 * rng.standard_normal((30, 200))
-    assert abs(filled(scores.tolist()).deviation() - 0.7) < 0.05
-    assert filled([[0.5, 0.7], [0.4, np.nan]]).deviation() == math.inf
+    chance = 10 * rng.standard_normal(200)
+    scores = rng.standard_normal((30, 1)) + chance + 0.7 * rng.standard_normal((30, 200))
+    assert abs(filled(scores.tolist()).deviation_over(chance) - 0.7) < 0.03
+    assert filled([[0.5, np.nan]]).deviation_over(np.zeros(2)) == math.inf
+    assert filled([[0.5], [0.4]]).deviation_over(np.zeros(1)) == math.inf

@@ -152,8 +152,8 @@ class Problem:
             warnings.warn(f"a fit to an outer split failed with {failure!r}", FitFailedWarning, stacklevel=4)
         return scores
 
-    def _chance(self, folds: list[Any]) -> float | None:
-        """Mean score of a model that predicts the classes' shares or the mean; None if there is no such score."""
+    def _chance(self, folds: list[Any]) -> NDArray[np.float64] | None:
+        """Scores `(F)` of a model that predicts the classes' shares or the mean; None if there are no such scores."""
         if self.target is None or not (classifies(self.estimator) or regresses(self.estimator)):
             return None
         model = DummyClassifier() if classifies(self.estimator) else DummyRegressor()
@@ -167,7 +167,7 @@ class Problem:
             scores += list(evaluate([np.zeros(1, dtype=np.int64)], np.array([fold])))
             if not math.isfinite(scores[-1]):
                 return None
-        return float(np.mean(scores))
+        return np.array(scores)
 
     def _scores(self, folds: list[Any]) -> tuple[ScoreCache | None, int]:
         given, drawn = self.seed
@@ -187,7 +187,7 @@ class Problem:
         return cache, cache.seed
 
     def _search_sizes(
-        self, evaluate: CrossValidation, prior: NDArray[np.float64], chance: float | None, seed: int,
+        self, evaluate: CrossValidation, prior: NDArray[np.float64], chance: NDArray[np.float64] | None, seed: int,
         cache: ScoreCache | None, part: str,
     ) -> Found:  # fmt: skip
         found: list[results.Result] = []

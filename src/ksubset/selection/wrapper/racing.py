@@ -73,7 +73,7 @@ class RacingSearch:
         prior: Logits `(n)` to start from, which evaluations are added to; equal ones if there is no better guess.
         use_all: Whether the search goes on until the budget is used, though nothing better is found.
         max_seconds: After nine tenths of them nothing but the confirmation is begun; None for no end.
-        chance: Score of a model that looks at no item; None if it is not known.
+        chance: Scores `(F)` of a model that looks at no item; None if they are not known.
         most: Evaluations at most where none of the budget has found anything better than chance, and they are enough to
             try all subsets.
         alike: Maps items `(m)` to which of them are near-copies of each other `(m, m)`, or on the diagonal of something
@@ -94,7 +94,7 @@ class RacingSearch:
         *,
         use_all: bool = False,
         max_seconds: float | None = None,
-        chance: float | None = None,
+        chance: NDArray[np.float64] | None = None,
         most: int = 0,
         alike: Callable[[NDArray[np.int64]], NDArray[np.bool_]] | None = None,
     ) -> None:
@@ -157,14 +157,13 @@ class RacingSearch:
 
     def _is_by_chance(self) -> bool:
         """Whether the best score may be that of as many subsets of noise."""
-        deviation = self.table.deviation()
-        if self._chance is None or not math.isfinite(deviation):
+        if self._chance is None or not math.isfinite(deviation := self.table.deviation_over(self._chance)):
             return False
-        # The largest of N standard normal numbers is about half of this. But scores differ by more than their folds
-        # tell, as what items have in common with the target by chance is the same in all folds.
-        largest = 2 * math.sqrt(2 * math.log(len(self.table)))
-        lead = float(self.table.scores[self.table.incumbent].mean()) - self._chance
-        return lead <= largest * deviation / math.sqrt(self.num_folds)
+        lead = float((self.table.scores[self.table.incumbent] - self._chance).mean())
+        # The largest of N standard normal numbers is about this. Twice, as folds do not tell what items have in common
+        # with the target by chance, which is the same in all of them, and those that do well vary less.
+        largest = math.sqrt(2 * math.log(len(self.table)))
+        return lead <= 2 * largest * deviation / math.sqrt(self.num_folds)
 
     def _is_open(self, limit: int) -> bool:
         """Whether evaluations and time are left for another subset on some folds."""

@@ -83,15 +83,19 @@ class ScoreTable:
                 break
         return preferred
 
-    def deviation(self) -> float:
-        """Standard deviation over folds of a score, less what folds do to all of them; infinite while it is unknown."""
-        scores = self.scores[self.complete]
-        return _deviation(scores - scores.mean(0)) if len(scores) else math.inf
-
     def deviation_of_leads(self) -> float:
         """Standard deviation over folds of how far a subset leads the best; infinite while that is unknown."""
-        incumbent = self.incumbent
-        return math.inf if incumbent is None else _deviation(self.scores[self.complete] - self.scores[incumbent])
+        complete, num_folds = self.complete, self.scores.shape[1]
+        if len(complete) < 3 or num_folds < 2:
+            return math.inf
+        leads = self.scores[complete] - self.scores[self.incumbent]
+        leads -= leads.mean(1, keepdims=True)
+        return math.sqrt((leads**2).sum() / ((len(complete) - 1) * (num_folds - 1)))
+
+    def deviation_over(self, chance: NDArray[np.float64]) -> float:
+        """Standard deviation over folds of how far a subset leads scores `(F)`; infinite while that is unknown."""
+        leads = self.scores[self.complete] - chance
+        return math.sqrt(leads.var(1, ddof=1).mean()) if len(leads) and leads.shape[1] > 1 else math.inf
 
     def values(self) -> NDArray[np.float64]:
         """The scores of all subsets, `(N)`, comparable between different folds, without outliers."""
@@ -107,12 +111,3 @@ class ScoreTable:
         low, high = np.quantile(finite, [0.25, 0.75])
         floor = max(float(low - 3 * (high - low)), float(finite.min()))
         return np.where(values > floor, values, floor)
-
-
-def _deviation(differences: NDArray[np.float64]) -> float:
-    """Over folds, of one of N things by F folds that have N - 1 degrees of freedom in each."""
-    count, num_folds = differences.shape
-    if count < 3 or num_folds < 2:
-        return math.inf
-    rest = differences - differences.mean(1, keepdims=True)
-    return math.sqrt((rest**2).sum() / ((count - 1) * (num_folds - 1)))
