@@ -8,7 +8,7 @@ import pytest
 import torch
 
 import ksubset
-from ksubset import GumbelTopK, KSubset, SubsetDistribution, expectation
+from ksubset import DPS, GumbelTopK, KSubset, SubsetDistribution, expectation
 
 PAGE = (Path(__file__).parents[2] / "docs" / "distributions.md").read_text()
 
@@ -72,7 +72,7 @@ def test_estimators_use_the_members_that_the_table_says(name: str, members: set[
     dist = KSubset(2, torch.zeros(4, requires_grad=True))
     dist.__class__ = Recorded
     used.clear()
-    expectation(lambda z: z[..., 0] ** 2, dist, make(0.5) if make is GumbelTopK else make(), 3).backward()
+    expectation(lambda z: z[..., 0] ** 2, dist, make(0.5) if make in (GumbelTopK, DPS) else make(), 3).backward()
     # What a KSubset uses of its own members to compute them is no matter of the estimator.
     assert used - {"logits", "to_rows", "from_rows"} <= members
     assert members <= used

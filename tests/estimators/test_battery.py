@@ -111,7 +111,7 @@ def z_scores(sample: Tensor, exact: Tensor) -> Tensor:
 def test_declared_bias(estimator: Estimator, num_samples: int, device: torch.device) -> None:
     exact = gradient(curved, LOGITS, K)
     # To refute takes fewer than to prove: the biases are larger than one percent by far.
-    subsets_drawn = 2_000_000 if estimator.unbiased else 400_000
+    subsets_drawn = 2_000_000 if estimator.unbiased else 500_000
     sample = estimates(estimator, curved, subsets_drawn // num_samples, num_samples, device)
     limit = z_limit(N)
     unbiased = bool((z_scores(sample, exact).abs() < limit).all())

@@ -86,14 +86,11 @@ def relaxed_top_k(keys: Tensor, k: int | Tensor, temperature: float) -> Tensor:
     """
     certain = keys.isposinf()
     open_places = sizes(k, keys)[..., None] - certain.sum(-1, keepdim=True)
-    # Finite floors instead of -inf: a row without candidates must have a softmax, though none of it is used. Over a
-    # small temperature only differences to the largest key stay finite.
-    floor = torch.finfo(keys.dtype).min / 16
-    finite = torch.where(keys.isfinite(), keys, floor)
-    scaled = ((finite - finite.detach().amax(-1, keepdim=True)) / temperature).clamp(min=floor)
+    # A finite floor instead of -inf: a row without candidates must have a softmax, though none of it is used.
+    finite = torch.where(keys.isfinite(), keys, torch.finfo(keys.dtype).min / 16)
     places = largest_size(k, keys.shape[-1])
     # An empty subset has a gradient too: zero.
-    chosen = _SuccessiveSoftmax.apply(scaled, open_places, places, temperature)[0] if places else 0.0 * scaled
+    chosen = _SuccessiveSoftmax.apply(finite, open_places, places, temperature)[0] if places else 0.0 * finite
     return certain.to(keys.dtype) + chosen
 
 
@@ -103,17 +100,18 @@ class _SuccessiveSoftmax(torch.autograd.Function):
     generate_vmap_rule = True
 
     @staticmethod
-    def forward(scaled: Tensor, open_places: Tensor, places: int, temperature: float) -> tuple[Tensor, ...]:
+    def forward(keys: Tensor, open_places: Tensor, places: int, temperature: float) -> tuple[Tensor, ...]:
         filled = all_known(open_places >= places)
-        floor = torch.finfo(scaled.dtype).min / 16
+        floor = torch.finfo(keys.dtype).min / 16
         shares = []
-        chosen = torch.zeros_like(scaled)
+        chosen = torch.zeros_like(keys)
         for place in range(places):
-            share = torch.softmax(scaled, -1)
+            # Over a small temperature only differences to the largest key that is left are finite, and exact.
+            share = torch.softmax((keys - keys.amax(-1, keepdim=True)).div_(temperature), -1)
             shares.append(share)
             chosen += share if filled else torch.where(place < open_places, share, 0.0)
             # A share that rounds to 1 takes its item off the list; otherwise large keys would be chosen twice.
-            scaled = torch.log1p(-share).mul_(1 / temperature).add_(scaled).clamp(min=floor)
+            keys = torch.log1p(-share).add_(keys).clamp_(min=floor)
         return chosen, *shares
 
     @staticmethod
@@ -127,7 +125,7 @@ class _SuccessiveSoftmax(torch.autograd.Function):
     def backward(ctx: Any, grad: Tensor, *_: Tensor) -> tuple[Any, ...]:
         open_places, *shares = ctx.saved_tensors
         filled = all_known(open_places >= len(shares))
-        total = torch.zeros_like(grad)  # the gradient with respect to the scaled keys of the next place
+        total = torch.zeros_like(grad)  # the temperature times the gradient with respect to the keys of the next place
         for place in reversed(range(len(shares))):
             share = shares[place]
             # Items off the list pass nothing on: their rest is 0, and 0 / tiny is 0.
@@ -136,7 +134,7 @@ class _SuccessiveSoftmax(torch.autograd.Function):
             inner = inner.div_(ctx.temperature).add_(grad if filled else torch.where(place < open_places, grad, 0.0))
             inner -= (share * inner).sum(-1, keepdim=True)
             total += inner.mul_(share)
-        return total, None, None, None
+        return total / ctx.temperature, None, None, None
 
 
 def remaining_top_k(keys: Tensor, k: int | Tensor, temperature: float) -> Tensor:

@@ -11,13 +11,13 @@ from ksubset.selection.groups import SubsetSpace, take_rows
 
 __all__ = ["NearCopies"]
 
-_CORRELATION = 0.95
+_CORRELATION = 0.99
 _ROWS = 1_000
-"""Rows at most; by these a correlation of 0.95 is known to 0.003."""
+"""Rows at most; by these a correlation of 0.99 is known to 0.001."""
 
 
 class NearCopies:
-    """Which columns are near-copies of each other: with a correlation beyond 0.95, or below -0.95.
+    """Which columns are near-copies of each other: with a correlation beyond 0.99, or below -0.99.
 
     Text and categories are near-copies of nothing. Columns are looked at when they are first asked for, and of many
     rows 1,000, evenly spaced: there is no matrix of columns by columns.

@@ -48,7 +48,7 @@ class KSubsetSelector(DelegatingMixin, MetaEstimatorMixin, BaseEstimator):  # ty
     number of folds, an iterable, groups, time series) there are none, and the best score on the folds wins.
 
     Columns with one value in all rows, or the same values as a column before, are left out as long as there are others.
-    Near-copies (a correlation beyond 0.95) are kept together only where fewer of them score significantly worse.
+    Near-copies (a correlation beyond 0.99) are kept together only where fewer of them score significantly worse.
     Missing values are for the model to take or to refuse.
 
     Arguments:
