@@ -111,7 +111,7 @@ class _SuccessiveSoftmax(torch.autograd.Function):
             shares.append(share)
             chosen += share if filled else torch.where(place < open_places, share, 0.0)
             # A share that rounds to 1 takes its item off the list; otherwise large keys would be chosen twice.
-            keys = torch.log1p(-share).add_(keys).clamp_(min=floor)
+            keys = torch.log1p(-share).add_(keys).clamp(min=floor)
         return chosen, *shares
 
     @staticmethod
