@@ -32,6 +32,7 @@ from ksubset.numerics import top_k
 from ksubset.training import JointTraining, seeded
 
 DATASET, EPOCHS, FASTER, DRAWN = "fashion-mnist", 100, 5, 20
+BOUND = 1e-4
 NOTES = f"""\
 Fashion-MNIST, protocol paper, {EPOCHS} epochs at {FASTER} times its learning rates. Test accuracy of the last weights
 under the likeliest subset; and what else could be meant: under sampled subsets (mean of {DRAWN}), of the weights of the
@@ -47,7 +48,9 @@ class Probabilities(FeatureGate):
         self.logits = nn.Parameter(gate.logits.detach().sigmoid())
 
     def forward(self) -> KSubset:
-        return KSubset(self.k, self.logits.logit(1e-4), validate_args=False)
+        with torch.no_grad():
+            self.logits.clamp_(BOUND, 1 - BOUND)  # a projection: a clamp within the graph would have no way back
+        return KSubset(self.k, self.logits.logit(), validate_args=False)
 
 
 class GumbelLeaveOneOut(LeaveOneOut):
@@ -109,10 +112,6 @@ def without_rest(task: Any) -> None:
 def logits_of_k_over_n(task: Any) -> None:
     with torch.no_grad():
         task.selector.logits.fill_(task.k / len(task.selector.logits))
-
-
-def together(*changes: Callable[[Any], None]) -> Callable[[Any], None]:
-    return lambda task: [change(task) for change in changes] and None
 
 
 @dataclass(frozen=True)

@@ -16,6 +16,7 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 from oracle import FALSE_ALARM, binomial_p_value, gradient, recursion, z_limit
 
 from ksubset import (
+    DPS,
     IMLE,
     NCPSS,
     SIMPLE,
@@ -23,9 +24,11 @@ from ksubset import (
     Hybrid,
     KSubset,
     LeaveOneOut,
+    ReinMax,
     ScoreFunction,
     SlopeAtMean,
     SlopeAtSamples,
+    StochasticGates,
     expectation,
 )
 from ksubset.numerics import inclusion_probabilities, log_normalizer
@@ -38,6 +41,9 @@ ESTIMATORS = (
     IMLE(2.5),
     SIMPLE(),
     NCPSS(),
+    ReinMax(),
+    DPS(0.5),
+    StochasticGates(),
     Hybrid(SlopeAtMean()),
     Hybrid(SlopeAtSamples()),
 )

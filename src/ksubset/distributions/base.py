@@ -116,4 +116,4 @@ class SubsetDistribution(Distribution, abc.ABC):
 
     def from_rows(self, rows: Sequence[Tensor]) -> Tensor:
         """What was computed on the rows, back in the places of the items: `(*S, *R, m)` of each -> `(*S, *B, n)`."""
-        raise NotImplementedError(f"{type(self).__name__} has no from_rows, see to_rows")
+        raise NotImplementedError(f"{type(self).__name__} has no from_rows, without which to_rows is of no use")

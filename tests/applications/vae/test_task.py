@@ -11,6 +11,9 @@ from ksubset.experiments.methods import METHODS
 from ksubset.experiments.training import Training
 from ksubset.training import seeded
 
+# The others have settings for pixels alone.
+SETTLED = [name for name in METHODS if name not in ("reinmax", "dps", "stg", "concrete")]
+
 
 def config(**values: object) -> RunConfig:
     settings = {"task": "autoencoder", "dataset": "digits", "epochs": 2, "samples": 2, "batch_size": 400}
@@ -58,7 +61,7 @@ def test_the_loss_of_an_epoch_is_the_negative_bound() -> None:
 
 
 def test_settings_of_every_method_are_known() -> None:
-    for method in [*METHODS][:8]:
+    for method in SETTLED:
         settings = protocols.find("best", "autoencoder", "mnist", method)
         assert RunConfig(**settings, task="autoencoder", method=method).tuning == 0
 

@@ -113,17 +113,17 @@ def _zoom(axes: Sequence[Axes]) -> None:
 def _label(panel: Axes) -> None:
     """Name each line beside its end, in the right margin, none over another."""
     low, high = panel.get_ylim()
-    ends: list[Any] = sorted((line.get_data() for line in panel.get_lines()), key=lambda data: data[1][-1])
-    lines = sorted(panel.get_lines(), key=lambda line: float(list(line.get_ydata())[-1]))  # type: ignore[arg-type]
+    ends: list[Any] = [(line, *line.get_data()) for line in panel.get_lines()]
+    ends.sort(key=lambda end: float(end[2][-1]))
     heights: list[float] = []
-    for _, y in ends:
+    for _, _, y in ends:
         height = (y[-1] - low) / (high - low)
         heights.append(max(height, heights[-1] + _APART) if heights else height)
     # What was pushed beyond the top pushes the others down again.
     heights[-1] = min(heights[-1], 1.0)
     for place in range(len(heights) - 2, -1, -1):
         heights[place] = min(heights[place], heights[place + 1] - _APART)
-    for line, (x, y), height in zip(lines, ends, heights, strict=True):
+    for (line, x, y), height in zip(ends, heights, strict=True):
         panel.annotate(
             str(line.get_label()), (x[-1], y[-1]), (1.05, height), "data", "axes fraction", color=line.get_color(),
             fontsize="small", va="center", annotation_clip=False,
