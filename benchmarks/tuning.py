@@ -6,8 +6,9 @@ Usage: python benchmarks/tuning.py FOLDER [METHOD ...] > benchmarks/results/tuni
 Trains every candidate on Fashion-MNIST, with a seed that no result uses, and prints the validation metric after the
 last epoch; test data are not looked at. Records go into FOLDER; what is finished there is not trained again.
 
-The first form tries the same candidates for some methods of classification, or for all. What they have in common was
-found before by the second form, mostly with SFESS-V; it has the candidates of reconstruction too.
+The first form tries as many candidates for each method of classification, or for some; the last of them is the end of
+the temperature where a method has one, and the first size of the subsets where not. What they have in common was found
+before by the second form, mostly with SFESS-V; it has the candidates of reconstruction too.
 """
 
 import sys
@@ -71,10 +72,21 @@ ALONE = {
     "imle": {"subsets_per": "batch"},
     "concrete": {"subsets_per": "batch", "k_start": None, "temperature_start": 10.0},
 }
+COOLED = ("gs", "stgs", "dps", "concrete")
 CANDIDATES: Candidates = {
     ("classification", method): [
-        {**ANNEALED, "subsets_per": "example" if method in EACH else "group", **ALONE.get(method, {}), **knobs}
-        for knobs in ({}, {"network_lr": 5e-3}, {"network_lr": 5e-3, "selector_lr": 0.03})
+        {
+            **ANNEALED,
+            "network_lr": 5e-3,
+            "subsets_per": "example" if method in EACH else "group",
+            **ALONE.get(method, {}),
+            **knobs,
+        }
+        for knobs in (
+            {},
+            {"selector_lr": 0.03},
+            {"temperature_end": 0.1} if method in COOLED else {"k_start": 200},
+        )
     ]
     for method in METHODS
 }

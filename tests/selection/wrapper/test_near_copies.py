@@ -114,3 +114,31 @@ def test_a_pair_whose_difference_counts_is_kept(seed: int) -> None:
     y = 10 * (x[:, 7] - x[:, 3]) + x[:, 0] + 0.3 * rng.standard_normal(200)
     kept = KSubsetSelector(LinearRegression(), n_features_to_select=3, max_evaluations=500, random_state=seed)
     assert kept.fit(x, y).get_support(indices=True).tolist() == [0, 3, 7]
+
+
+@pytest.mark.parametrize("correlation", [0.6, 0.9, 0.99])
+def test_columns_that_repeat_better_ones(correlation: float) -> None:
+    rng = np.random.default_rng(1)
+    x = rng.standard_normal((60, 20)) @ rng.standard_normal((20, 40)) + 1e3
+    x[:, 30:] = -x[:, :10] + 0.3 * rng.standard_normal((60, 10))
+    order = rng.permutation(40)
+    known = np.abs(np.corrcoef(x, rowvar=False))
+    kept: list[int] = []
+    for column in order.tolist():
+        if all(known[column, other] <= correlation for other in kept):
+            kept.append(column)
+    found = NearCopies(x).repeating(order, correlation)
+    assert order[~found].tolist() == kept
+    assert found.any()
+
+
+def test_of_more_columns_than_rows_a_search_starts_without_those_that_repeat_better_ones() -> None:
+    # Each of eight causes has 30 columns that say it nearly, and the first of them are the best one by one.
+    rng = np.random.default_rng(0)
+    causes = rng.standard_normal((2_060, 8))
+    x = np.repeat(causes, 30, axis=1) + 0.3 * rng.standard_normal((2_060, 240))
+    y = causes @ np.linspace(2, 1, 8) + rng.standard_normal(2_060)
+    selector = KSubsetSelector(LinearRegression(), n_features_to_select=8, max_evaluations=2_000, random_state=0)
+    selector.fit(x[:60], y[:60])
+    assert len(set((selector.get_support(indices=True) // 30).tolist())) >= 7
+    assert selector.score(x[60:], y[60:]) > 0.7  # 0.59 from the univariate scores as they are

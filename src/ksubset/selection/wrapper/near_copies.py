@@ -8,6 +8,7 @@ from sklearn.utils import check_array
 
 from ksubset.selection._sklearn import safe_indexing
 from ksubset.selection.groups import SubsetSpace, take_rows
+from ksubset.selection.wrapper.redundancy import firsts
 
 __all__ = ["NearCopies"]
 
@@ -48,6 +49,13 @@ class NearCopies:
         found: NDArray[np.bool_] = alike[: len(items), : len(items)]
         np.fill_diagonal(found, alike[: len(items), len(items) :].any(1))
         return found
+
+    def repeating(self, columns: NDArray[np.intp], correlation: float) -> NDArray[np.bool_]:
+        """Which of some columns `(m)` correlate with one before that does not itself, in size by more than this."""
+        directions = np.stack([self._direction(column) for column in columns.tolist()])
+        alike = np.abs(directions @ directions.T) > correlation
+        np.fill_diagonal(alike, False)
+        return ~firsts(alike)
 
     def _direction(self, column: int) -> NDArray[np.float32]:
         """The column, less its mean, with length 1; or of length 0."""

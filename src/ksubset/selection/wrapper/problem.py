@@ -29,6 +29,10 @@ __all__ = ["Found", "Problem", "default_budget", "warn_of_failures"]
 
 _MOST = 10_000
 """Fits by default, at most."""
+_MOST_PROMISING = 2_000
+"""Columns whose correlations are looked at before a search."""
+_REPEATED = 0.9
+"""Correlation beyond which a column promises nothing beside a better one."""
 
 
 @dataclass(frozen=True)
@@ -129,10 +133,10 @@ class Problem:
             self.column_params, self.n_jobs, cache, self.limits,
         )  # fmt: skip
         chance = self._chance(folds) if self.max_evaluations is None else None
-        prior = univariate_scores(self.data, self.target, classify=classifies(self.estimator))
+        copies = NearCopies(self.data)
         with evaluate.workers:
             try:
-                return self._search_sizes(evaluate, prior, chance, seed, cache, part)
+                return self._search_sizes(evaluate, self._prior(copies), chance, copies, seed, cache, part)
             except ValueError:
                 # No score is finite because no fit succeeds.
                 if 0 < evaluate.num_fits == len(evaluate.failures):
@@ -150,6 +154,16 @@ class Problem:
         scores = np.array(list(evaluate(columns, np.zeros(len(columns), dtype=np.intp))))
         for failure in evaluate.failures:
             warnings.warn(f"a fit to an outer split failed with {failure!r}", FitFailedWarning, stacklevel=4)
+        return scores
+
+    def _prior(self, copies: NearCopies) -> NDArray[np.float64]:
+        """What each column promises by itself, `(n)`."""
+        scores = univariate_scores(self.data, self.target, classify=classifies(self.estimator))
+        num_rows, num_columns = self.data.shape
+        # Scores of few rows are too noisy to unlearn that many columns which say the same were promised the most.
+        if num_columns > num_rows:
+            first = np.argsort(-scores, kind="stable")[:_MOST_PROMISING]
+            scores[first[copies.repeating(first, _REPEATED)]] = 0
         return scores
 
     def _chance(self, folds: list[Any]) -> NDArray[np.float64] | None:
@@ -187,11 +201,11 @@ class Problem:
         return cache, cache.seed
 
     def _search_sizes(
-        self, evaluate: CrossValidation, prior: NDArray[np.float64], chance: NDArray[np.float64] | None, seed: int,
-        cache: ScoreCache | None, part: str,
+        self, evaluate: CrossValidation, prior: NDArray[np.float64], chance: NDArray[np.float64] | None,
+        copies: NearCopies, seed: int, cache: ScoreCache | None, part: str,
     ) -> Found:  # fmt: skip
         found: list[results.Result] = []
-        ended, copies = False, NearCopies(self.data)
+        ended = False
         for size in self.sizes:
             space = self.groups.space(size)
             budget = self._budget(len(space.free), space.size, len(evaluate.fold_rows))

@@ -5,7 +5,7 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["Redundancy"]
+__all__ = ["Redundancy", "firsts"]
 
 
 class Redundancy:
@@ -35,8 +35,14 @@ class Redundancy:
         """The first so many items that are no near-copies of those before, filled up with the first ones left out."""
         if self._alike is None:
             return items[:size]
-        alike, kept = self._alike(items), np.zeros(len(items), dtype=bool)
-        for place in range(len(items)):
-            if kept.sum() < size:
-                kept[place] = not (alike[place, place] or alike[place, kept].any())
+        kept = firsts(self._alike(items))
+        kept &= kept.cumsum() <= size
         return np.append(items[kept], items[~kept][: size - kept.sum()])
+
+
+def firsts(alike: NDArray[np.bool_]) -> NDArray[np.bool_]:
+    """Which items `(m)` are like none of those before them that are such themselves; `(m, m)`, the diagonal too."""
+    kept = np.zeros(len(alike), dtype=bool)
+    for place in range(len(alike)):
+        kept[place] = not (alike[place, place] or alike[place, kept].any())
+    return kept
