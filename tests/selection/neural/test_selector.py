@@ -18,7 +18,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from torch import Tensor, nn
 
-from ksubset import IMLE, SIMPLE, GumbelTopK, Hybrid
+from ksubset import IMLE, SIMPLE, GumbelTopK, Hybrid, LeaveOneOut
 from ksubset.selection import NeuralSubsetSelector, TrainingProgress
 from ksubset.training import save
 
@@ -278,6 +278,30 @@ def test_a_function_makes_the_module(numbers: Any) -> None:
     assert same(fitted, selector(module=build).fit(*numbers))
 
 
+class Signs(nn.Module):
+    """Sees the signs of the columns, which have no gradient."""
+
+    def __init__(self, n: int, outputs: int) -> None:
+        super().__init__()
+        self.linear = nn.Linear(n, outputs)
+
+    def forward(self, x: Tensor) -> Tensor:
+        scores: Tensor = self.linear(x.sign())
+        return scores
+
+
+@pytest.mark.parametrize(("module", "estimator"), [(None, SIMPLE()), (Signs, LeaveOneOut())])
+def test_the_gradient_by_default(numbers: Any, module: Any, estimator: Any) -> None:
+    X = numbers[0]
+    y = np.sign(X[:, 3]) + np.sign(X[:, 7])
+    fitted, given = (
+        selector(module=module, task="regression", steps=300, gradient_estimator=one).fit(X, y)
+        for one in (None, estimator)
+    )
+    assert fitted.get_support(indices=True).tolist() == [3, 7]
+    assert same(fitted, given)
+
+
 @pytest.mark.parametrize("estimator", [SIMPLE(), GumbelTopK(0.5), IMLE(), Hybrid()], ids=lambda e: type(e).__name__)
 def test_any_estimator_of_the_gradient(numbers: Any, estimator: Any) -> None:
     X = numbers[0]
@@ -310,7 +334,11 @@ def test_any_estimator_of_the_gradient(numbers: Any, estimator: Any) -> None:
         ({"hidden_layer_sizes": (5.0,)}, TypeError, r"hidden_layer_sizes: expected an integer, got 5\.0"),
         ({"hidden_layer_sizes": (0,)}, ValueError, "hidden_layer_sizes: expected 1 or more, got 0"),
         ({"gradient_estimator": "simple"}, TypeError, "gradient_estimator: expected an estimator .* got 'simple'"),
-        ({"num_samples": 1}, ValueError, "num_samples: expected 2 or more, as LeaveOneOut needs, got 1"),
+        (
+            {"gradient_estimator": LeaveOneOut(), "num_samples": 1},
+            ValueError,
+            "expected 2 or more, as LeaveOneOut needs, got 1",
+        ),
         ({"num_samples": 2.0}, TypeError, r"num_samples: expected an integer, got 2\.0"),
         ({"steps": 0}, ValueError, "steps: expected 1 or more, got 0"),
         ({"batch_size": True}, TypeError, "batch_size: expected an integer, got True"),

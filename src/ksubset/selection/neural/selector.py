@@ -65,7 +65,8 @@ class NeuralSubsetSelector(SupportMixin, BaseEstimator):  # type: ignore[misc]
             several targets the classes of the first come first), target, or, in a reconstruction, column. None is a
             perceptron with ReLU.
         hidden_layer_sizes: Widths of its hidden layers, if `module` is None.
-        gradient_estimator: Of the gradient for the logits, of `ksubset.estimators`; None is `LeaveOneOut()`.
+        gradient_estimator: Of the gradient for the logits, of `ksubset.estimators`. None is `SIMPLE()` for the
+            perceptron, and `LeaveOneOut()` for a module, whose gradients by its inputs it does not need.
         num_samples: Subsets of each example in a step.
         steps: Steps of the optimizer, on `batch_size` rows each: the length of the training.
         batch_size: Rows in a step; of fewer rows each is drawn several times.
@@ -98,7 +99,8 @@ class NeuralSubsetSelector(SupportMixin, BaseEstimator):  # type: ignore[misc]
         FloatingPointError: On `fit`, if the training diverges.
 
     References:
-        Wijk, Vinuesa and Azizpour (2024), https://arxiv.org/abs/2407.16058, for the gradient.
+        Ahmed, Zeng, Niepert and Van den Broeck (2023), https://arxiv.org/abs/2210.01941, and Wijk, Vinuesa and Azizpour
+        (2024), https://arxiv.org/abs/2407.16058, for the gradients.
 
     Example:
         >>> import numpy as np
@@ -154,7 +156,7 @@ class NeuralSubsetSelector(SupportMixin, BaseEstimator):  # type: ignore[misc]
         seed = int(saved.state.get("seed", 0)) if saved and self.random_state is None else seed_of(self.random_state)
         recipe = Recipe(
             self.steps, self.batch_size, self.learning_rate, self.logits_learning_rate, self.gradient_estimator,
-            self.num_samples, seed,
+            self.num_samples, self.module is None, seed,
         )  # fmt: skip
         data, target, weights = self._check_data(X, y, sample_weight)
         space = self._space(data)

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from ksubset.distributions import KSubset
-from ksubset.estimators import Estimator, LeaveOneOut
+from ksubset.estimators import SIMPLE, Estimator, LeaveOneOut
 from ksubset.nn import FeatureGate
 from ksubset.schedules import ExponentialSchedule
 from ksubset.search.arguments import check_integer, check_positive
@@ -65,7 +65,7 @@ class TrainingProgress:
 
 @dataclass
 class Recipe:
-    """How to train, in the selector's arguments of these names, and the seed of the batches.
+    """How to train, in the selector's arguments of these names, whether it makes the network, and the seed of batches.
 
     Raises:
         TypeError, ValueError: An argument is of a wrong kind, or out of range; the message names it.
@@ -77,14 +77,16 @@ class Recipe:
     logits_learning_rate: float
     gradient_estimator: Estimator | None
     num_samples: int
+    makes_network: bool
     seed: int
 
     def __post_init__(self) -> None:
         given = self.gradient_estimator
         if not isinstance(given, Estimator | None):
             raise TypeError(f"gradient_estimator: expected an estimator of ksubset.estimators or None, got {given!r}")
+        default = SIMPLE() if self.makes_network else LeaveOneOut()
         # A copy, because some remember what they have seen.
-        self.estimator = LeaveOneOut() if given is None else deepcopy(given)
+        self.estimator = default if given is None else deepcopy(given)
         for name in ("num_samples", "batch_size", "steps"):
             setattr(self, name, check_integer(name, getattr(self, name), 1))
         for name in ("learning_rate", "logits_learning_rate"):
