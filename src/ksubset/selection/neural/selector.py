@@ -65,8 +65,8 @@ class NeuralSubsetSelector(SupportMixin, BaseEstimator):  # type: ignore[misc]
             several targets the classes of the first come first), target, or, in a reconstruction, column. None is a
             perceptron with ReLU.
         hidden_layer_sizes: Widths of its hidden layers, if `module` is None.
-        gradient_estimator: Of the gradient for the logits, of `ksubset.estimators`. None is `SIMPLE()` for the
-            perceptron, and `LeaveOneOut()` for a module, whose gradients by its inputs it does not need.
+        gradient_estimator: Of the gradient for the logits, of `ksubset.estimators`. None is `LeaveOneOut()`, which
+            needs no gradients by the inputs; with the perceptron it is `SIMPLE()` until subsets have k columns.
         num_samples: Subsets of each example in a step.
         steps: Steps of the optimizer, on `batch_size` rows each: the length of the training.
         batch_size: Rows in a step; of fewer rows each is drawn several times.
@@ -172,6 +172,7 @@ class NeuralSubsetSelector(SupportMixin, BaseEstimator):  # type: ignore[misc]
             if self.checkpoint is not None:
                 settings = self.get_params(deep=False) | {"random_state": recipe.seed}
                 settings = {name: value for name, value in settings.items() if name not in _NO_IDENTITY}
+                settings["gradient_estimator"] = "default" if self.gradient_estimator is None else "given"
                 identity = training.joint.identity(**settings, X=data, y=target, sample_weight=weights)
                 if saved is not None:
                     saved.check(identity)

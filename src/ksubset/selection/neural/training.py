@@ -1,7 +1,7 @@
 """The training of a network together with the distribution of the columns that it sees."""
 
 import functools
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from copy import deepcopy
 from dataclasses import dataclass
 from typing import Any
@@ -33,6 +33,13 @@ _LARGEST, _UNTIL = 100, 0.5
 _WEIGHT_DECAY, _MOST_DECAY = 3_000.0, 0.02
 _CLIP = 5.0
 _REPORTS = 50
+# SIMPLE has a fraction of the noise, and finds columns sooner; what only curves or interacts its bias may miss, and by
+# the time that the size is k, noise is small enough to do without.
+_FIRST, _THEN = SIMPLE(), LeaveOneOut()
+
+
+def _biased_then_unbiased(progress: float) -> Estimator:
+    return _FIRST if progress < _UNTIL else _THEN
 
 
 @dataclass(frozen=True)
@@ -84,18 +91,23 @@ class Recipe:
         given = self.gradient_estimator
         if not isinstance(given, Estimator | None):
             raise TypeError(f"gradient_estimator: expected an estimator of ksubset.estimators or None, got {given!r}")
-        default = SIMPLE() if self.makes_network else LeaveOneOut()
         # A copy, because some remember what they have seen.
-        self.estimator = default if given is None else deepcopy(given)
+        self._estimator = LeaveOneOut() if given is None else deepcopy(given)
         for name in ("num_samples", "batch_size", "steps"):
             setattr(self, name, check_integer(name, getattr(self, name), 1))
         for name in ("learning_rate", "logits_learning_rate"):
             setattr(self, name, check_positive(name, getattr(self, name)))
-        if self.num_samples < (least := self.estimator.min_samples):
+        if self.num_samples < (least := self._estimator.min_samples):
             raise ValueError(
-                f"num_samples: expected {least} or more, as {type(self.estimator).__name__} needs, "
+                f"num_samples: expected {least} or more, as {type(self._estimator).__name__} needs, "
                 f"got {self.num_samples}"
             )
+
+    def estimator(self, device: torch.device) -> Estimator | Callable[[float], Estimator]:
+        """What is given; by default one after the other, or, of a network that may have no gradients, the second."""
+        if self.gradient_estimator is None and self.makes_network:
+            return _biased_then_unbiased
+        return self._estimator.to(device)
 
 
 def clipped(rows: Tensor) -> Tensor:
@@ -154,7 +166,7 @@ class Training:
         self._gate = FeatureGate(max(free, 1), size, validate_args=False)
         with torch.no_grad():
             self._gate.logits[:free] = logits
-        self.joint = JointTraining(self._gate.to(device), network.to(device), recipe.estimator.to(device), plan)
+        self.joint = JointTraining(self._gate.to(device), network.to(device), recipe.estimator(device), plan)
         group_index = torch.from_numpy(space.group_index())
         self._group_index = None if torch.equal(group_index, torch.arange(free)) else group_index.to(device)
         self._fixed = torch.tensor([1.0, 0.0], device=device)
