@@ -107,7 +107,8 @@ def rows(task: str, method: str, candidates: list[dict[str, Any]], found: list[R
             continue
         last = record.history[-1]
         evaluations = sum(entry["evaluations"] for entry in record.history)
-        chosen = protocols.find("best", task, "fashion-mnist", method) == candidate
+        settings = {name: value for name, value in candidate.items() if value is not None}
+        chosen = protocols.find("best", task, "fashion-mnist", method) == settings
         knobs = ", ".join(f"{name} = {value}" for name, value in candidate.items() if ALL.get(name) != value)
         value = f"{last['validation'][METRIC[task]]:.4f}"
         yield f"| {task} | {method} | {knobs} | {f'**{value}**' if chosen else value} | {evaluations / 1e6:.1f} |"
