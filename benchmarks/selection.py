@@ -52,11 +52,9 @@ Each seed has its own rows to train and test on; of ISOLET, MNIST and Fashion-MN
 official test data. The same model, fitted to the columns that a method chose, is scored on the test data, which
 selection never saw. Model fits are those of the named model, in cross-validation with three folds; those of
 `KSubsetSelector` have the fit of the final model among them. Seconds are those of the processor for the selection, on
-one thread; wall seconds were measured beside other work, those of `KSubsetSelector` later, on an idle machine, but for
-HAR and ARCENE, which alone were run again with the search as it is in 0.2. RFE of nearest neighbours, which rank no
-columns, and SelectFromModel rank by extra-trees; RFE drops 5 % of the columns at a time. Where extra-trees are the
-model, methods train networks of their own, or rank, and use nothing of it; LassoNet's path takes too long on the larger
-sets.\
+one thread; wall seconds were measured beside other work. RFE of nearest neighbours, which rank no columns, and
+SelectFromModel rank by extra-trees; RFE drops 5 % of the columns at a time. Where extra-trees are the model, methods
+train networks of their own, or rank, and use nothing of it; LassoNet's path takes too long on the larger sets.\
 """
 
 
