@@ -29,7 +29,8 @@ class NearCopies:
 
     def __init__(self, data: Any) -> None:
         some = np.linspace(0, data.shape[0] - 1, min(data.shape[0], _ROWS)).astype(np.intp)
-        self._data = data if len(some) == data.shape[0] else take_rows(data, some)
+        data = data if len(some) == data.shape[0] else take_rows(data, some)
+        self._data = data.tocsc() if hasattr(data, "tocsc") else data
         self._directions: dict[int, NDArray[np.float32]] = {}
 
     def alike(self, space: SubsetSpace, items: NDArray[np.int64]) -> NDArray[np.bool_]:
