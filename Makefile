@@ -41,7 +41,8 @@ paper: $(INSTALLED)  ## the paper's evaluation: goes on where it was ended, and 
 	$(SWEEP) --method simple --method imle --method ncpss --method hybrid --protocol best
 	$(SWEEP) --method simple --method imle --method ncpss --method hybrid
 	$(SWEEP) --method sfess-v --method gs --method stgs --method sfess --task reconstruction
-	$(SWEEP) --method sfess-v --task reconstruction --protocol best
+	$(SWEEP) --method sfess-v --method gs --method stgs --method sfess --task reconstruction --protocol best
+	$(SWEEP) --method simple --method imle --method ncpss --method hybrid --task reconstruction --protocol best
 	$(BIN)/ksubset table $(RUNS)
 	$(BIN)/ksubset plot $(RUNS) --out $(RUNS)/figures
 
