@@ -163,7 +163,8 @@ def test_processes_that_are_always_killed(tmp_path: Path) -> None:
     killer.start()
     try:
         with pytest.raises(ChildProcessError, match="killed 3 times, and no run ended in between; perhaps 2 at a time"):
-            sweep(SEEDS, tmp_path, jobs=2, say=str)
+            # So long that none ends before it is killed.
+            sweep([dataclasses.replace(config, epochs=10_000) for config in SEEDS], tmp_path, jobs=2, say=str)
     finally:
         over.set()
         killer.join()
