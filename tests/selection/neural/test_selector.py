@@ -469,7 +469,14 @@ def test_the_file_of_an_unseeded_fit_has_its_seed(numbers: Any, tmp_path: Path) 
 
 @pytest.mark.parametrize(
     "change",
-    [{"n_features_to_select": 3}, {"steps": 41}, {"hidden_layer_sizes": (5,)}, {"random_state": 1}, {"exclude": [0]}],
+    [
+        {"n_features_to_select": 3},
+        {"steps": 41},
+        {"hidden_layer_sizes": (5,)},
+        {"random_state": 1},
+        {"exclude": [0]},
+        {"gradient_estimator": SIMPLE()},
+    ],
     ids=lambda change: next(iter(change)),
 )
 def test_the_file_of_another_fit_is_an_error(numbers: Any, tmp_path: Path, change: Any) -> None:

@@ -172,6 +172,7 @@ class NeuralSubsetSelector(SupportMixin, BaseEstimator):  # type: ignore[misc]
             if self.checkpoint is not None:
                 settings = self.get_params(deep=False) | {"random_state": recipe.seed}
                 settings = {name: value for name, value in settings.items() if name not in _NO_IDENTITY}
+                # The module that comes first by default may as well have been given for the whole training.
                 settings["gradient_estimator"] = "default" if self.gradient_estimator is None else "given"
                 identity = training.joint.identity(**settings, X=data, y=target, sample_weight=weights)
                 if saved is not None:

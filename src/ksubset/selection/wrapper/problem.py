@@ -29,8 +29,8 @@ __all__ = ["Found", "Problem", "default_budget", "warn_of_failures"]
 
 _MOST = 10_000
 """Fits by default, at most."""
-_MOST_PROMISING = 2_000
-"""Columns whose correlations are looked at before a search."""
+_MOST_PROMISING = 20
+"""Columns whose correlations are looked at before a search, for each that is kept: there may be dozens of searches."""
 _REPEATED = 0.9
 """Correlation beyond which a column promises nothing beside a better one."""
 
@@ -162,7 +162,7 @@ class Problem:
         num_rows, num_columns = self.data.shape
         # Scores of few rows are too noisy to unlearn that many columns which say the same were promised the most.
         if num_columns > num_rows:
-            first = np.argsort(-scores, kind="stable")[:_MOST_PROMISING]
+            first = np.argsort(-scores, kind="stable")[: _MOST_PROMISING * max(self.sizes)]
             scores[first[copies.repeating(first, _REPEATED)]] = 0
         return scores
 
