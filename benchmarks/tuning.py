@@ -67,7 +67,7 @@ BASE: Candidates = {
 
 EPOCHS = {"classification": 25}
 # The finest sharing of subsets that costs less than six seconds an epoch on one core.
-EACH = ("sfess", "sfess-v", "simple", "reinmax", "stg")
+EACH = ("sfess", "sfess-v", "simple", "hybrid-pathwise", "reinmax", "stg")
 ALONE = {
     "imle": {"subsets_per": "batch"},
     "concrete": {"subsets_per": "batch", "k_start": None, "temperature_start": 10.0},

@@ -11,7 +11,9 @@ from ksubset.estimators import (
     Hybrid,
     LeaveOneOut,
     ReinMax,
+    ReplayedSlope,
     ScoreFunction,
+    SlopeAtSamples,
     StochasticGates,
 )
 from ksubset.experiments import methods, runner
@@ -24,10 +26,10 @@ def at(name: str, progress: float, **knobs: Any) -> Any:
 
 def test_names_and_estimators() -> None:
     labels = ["GS", "STGS", "SFESS", "SFESS-V", "SIMPLE", "I-MLE", "NCPSS", "Hybrid"]
-    labels += ["ReinMax", "DPS", "STG", "Concrete"]
+    labels += ["ReinMax", "DPS", "STG", "Concrete", "Hybrid, pathwise"]
     assert [method.label for method in methods.METHODS.values()] == labels
     classes = [GumbelTopK, GumbelTopK, ScoreFunction, LeaveOneOut, SIMPLE, IMLE, NCPSS, Hybrid]
-    classes += [ReinMax, DPS, StochasticGates, GumbelTopK]
+    classes += [ReinMax, DPS, StochasticGates, GumbelTopK, Hybrid]
     assert [type(at(name, 0.0)) for name in methods.METHODS] == classes
 
 
@@ -42,10 +44,11 @@ def test_what_remembers_is_one_for_a_run() -> None:
     run = methods.find("hybrid").prepare(RunConfig())
     assert run(0.0) is run(1.0)
     assert run(0.0) is not at("hybrid", 0.0)
+    assert [type(at(name, 0.0).slope) for name in ("hybrid", "hybrid-pathwise")] == [ReplayedSlope, SlopeAtSamples]
 
 
 def test_an_unknown_method_lists_the_known() -> None:
-    with pytest.raises(ValueError, match=r"expected one of gs, stgs, sfess, .*, concrete, got 'magic'"):
+    with pytest.raises(ValueError, match=r"expected one of gs, stgs, .*, concrete, hybrid-pathwise, got 'magic'"):
         methods.find("magic")
 
 

@@ -30,8 +30,8 @@ class RunConfig:
             of each example
         dataset: digits, mnist, fashion-mnist or kmnist; also mnist-grey (autoencoder); of explain: xor, orange-skin,
             additive, switch, syn1, ... or syn6; of pixels, also NAME of a file NAME.npz in the folder KSUBSET_DATA
-        method: gs, stgs, sfess, sfess-v, simple, imle, ncpss, hybrid, reinmax, dps, stg or concrete: gradient
-            estimator
+        method: gs, stgs, sfess, sfess-v, simple, imle, ncpss, hybrid, reinmax, dps, stg, concrete or
+            hybrid-pathwise: gradient estimator
         k: size of the subsets; by default the data set's own (30 pixels, and 10 of digits)
         k_start: size of the subsets in the first epoch, annealed to k; by default k itself
         k_until: fraction of the epochs after which the annealed size has reached k, exponentially

@@ -20,6 +20,7 @@ from ksubset.estimators import (
     LeaveOneOut,
     ReinMax,
     ScoreFunction,
+    SlopeAtSamples,
     StochasticGates,
 )
 from ksubset.experiments.config import RunConfig
@@ -76,6 +77,7 @@ METHODS = {
     "dps": Method("DPS", _annealed(DPS)),
     "stg": Method("STG", _fixed(StochasticGates)),
     "concrete": Method("Concrete", _annealed(GumbelTopK), functools.partial(ConcreteSelector, validate_args=False)),
+    "hybrid-pathwise": Method("Hybrid, pathwise", _fixed(lambda: Hybrid(SlopeAtSamples()))),
 }
 
 

@@ -12,7 +12,7 @@ from ksubset.experiments.training import Training
 from ksubset.training import seeded
 
 # The others have settings for pixels alone.
-SETTLED = [name for name in METHODS if name not in ("reinmax", "dps", "stg", "concrete")]
+SETTLED = [name for name in METHODS if name not in ("reinmax", "dps", "stg", "concrete", "hybrid-pathwise")]
 
 
 def config(**values: object) -> RunConfig:

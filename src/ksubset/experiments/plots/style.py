@@ -28,7 +28,7 @@ __all__ = [
 
 METHODS = tuple(method.label for method in _KNOWN.values())
 # More than there are colours, so that where a colour comes again the marker is another.
-MARKERS = ("o", "s", "^", "v", "D", "P", "X", "*", "h", "p", "<", ">")
+MARKERS = ("o", "s", "^", "v", "D", "P", "X", "*", "h", "p", "<", ">", "d")
 _DASHES = ("-", "--", "-.", ":")
 _MARKED = 8
 DATASETS = ("MNIST", "Fashion-MNIST", "KMNIST")
