@@ -210,6 +210,9 @@ def test_seconds_of_devices_are_never_in_one_panel(make_record: Factory) -> None
         ([1.0], [0.6]),
         ([500], [0.6]),
     ]
+    alone = make_record(method="gs", history=curve("accuracy", [0.5]), device="GPU")
+    (figure,) = quality.draw([slow, fast, alone]).values()
+    assert legend(figure) == ["GS", "SFESS-V"]
 
 
 def test_records_that_count_no_evaluations_are_drawn_against_seconds(make_record: Factory) -> None:

@@ -73,8 +73,11 @@ def _figure(records: Sequence[Record], metric: str) -> Figure:
     _zoom(axes)
     _label(axes[-1])
     axes[0].set_ylabel(f"validation {METRICS[metric]}")
-    handles, labels = axes[0].get_legend_handles_labels()
-    columns = math.ceil(len(handles) / math.ceil(len(handles) / (4 * len(panels))))
+    # Not every method has runs on every device.
+    named = {label: line for panel in axes for line, label in zip(*panel.get_legend_handles_labels(), strict=True)}
+    labels = ordered(named, METHODS)
+    columns = math.ceil(len(labels) / math.ceil(len(labels) / (4 * len(panels))))
+    handles = [named[label] for label in labels]
     figure.legend(handles, labels, loc="outside lower center", ncols=columns, fontsize="small", handlelength=3.5)
     config = records[0].config
     seeds = counted((len(runs) for runs in drawn.values()), "seed")
