@@ -151,7 +151,7 @@ def test_a_protocol_gives_what_the_command_line_does_not(tmp_path: Path, monkeyp
         (
             ["--method", "magic"],
             "error: method: expected one of gs, stgs, sfess, sfess-v, simple, imle, ncpss, hybrid, "
-            "reinmax, dps, stg, concrete, got 'magic'",
+            "reinmax, dps, stg, concrete, hybrid-pathwise, got 'magic'",
         ),
         (["--backend", "cloud"], "error: backend: expected one of local, ray, got 'cloud'"),
         (["--epochs", "0"], "error: epochs: expected an integer >= 1, got 0"),
@@ -375,7 +375,7 @@ def test_smoke(tmp_path: Path) -> None:
     result = invoke("reproduce", "--smoke", "--out", tmp_path / "records", "--figures", tmp_path / "figures")
     assert result.exit_code == 0, result.output
     done = list(records.read(tmp_path / "records"))
-    assert len({(record.config.task, record.config.method) for record in done}) == len(done) == 24
+    assert len({(record.config.task, record.config.method) for record in done}) == len(done) == 26
     assert "Table 1" in result.output
     assert "Table 2" in result.output
     assert (tmp_path / "figures" / "scores.png").is_file()
@@ -383,7 +383,7 @@ def test_smoke(tmp_path: Path) -> None:
     (tmp_path / "records" / f"{done[0].config.name()}.json").unlink()
     again = invoke("reproduce", "--smoke", "--out", tmp_path / "records", "--figures", tmp_path / "figures")
     assert again.exit_code == 0, again.output
-    assert again.output.count("already in") == 23
+    assert again.output.count("already in") == 25
     assert again.output.count("seed 0: test ") == 1
     assert "Table 2" in again.output
 
