@@ -1,6 +1,7 @@
-"""Why SIMPLE ends on better pixels than SFESS-V: SIMPLE again, with as much noise in its gradient as SFESS-V has.
+"""Why SIMPLE ends on better pixels than SFESS-V: SIMPLE again, with at least as much noise as SFESS-V has.
 
 Usage: python benchmarks/bias_or_noise.py RESULTS.json [--seeds S ...] [--table]
+       python benchmarks/bias_or_noise.py benchmarks/results/bias-or-noise.json --seeds 2 3
 
 Classification on Fashion-MNIST under the protocol best, 50 epochs. Runs what RESULTS.json does not have yet; it is
 written after each run, and goes on from what is there. `--table` prints what it has.
@@ -27,13 +28,15 @@ from ksubset.training import JointTraining, seeded
 DATASET, EPOCHS = "fashion-mnist", 50
 NOTES = f"""\
 Fashion-MNIST, protocol best, {EPOCHS} epochs. The noise is SFESS-V's estimate with each of its terms, one for each
-subset of each image, multiplied by +1 or -1 at random: its mean is 0, its second moment that of SFESS-V's terms.
-A tenth of it has a hundredth of the variance.
+subset of each image, multiplied by +1 or -1 at random: its mean is 0. Its variance is larger than SFESS-V's, as
+the terms are (f - baseline) z, whose mean inclusion probability no longer cancels: by a factor of about 1 / (1 - p) at
+a pixel of inclusion probability p, so little at first and much where a pixel is all but chosen. What it costs is an
+upper bound, therefore. A tenth of it has a hundredth of the variance.
 """
 
 
 class NoisySIMPLE(SIMPLE):
-    """SIMPLE's gradient, and noise of mean 0, so many times as large as SFESS-V's."""
+    """SIMPLE's gradient, and so many times as much noise of mean 0 as the notes say."""
 
     def __init__(self, scale: float) -> None:
         super().__init__()
