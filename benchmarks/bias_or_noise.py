@@ -1,7 +1,6 @@
 """Why SIMPLE ends on better pixels than SFESS-V: SIMPLE again with SFESS-V's noise, and each from the other's start.
 
 Usage: python benchmarks/bias_or_noise.py RESULTS.json [--seeds S ...] [--table]
-       python benchmarks/bias_or_noise.py benchmarks/results/bias-or-noise.json --seeds 2 3
 
 Classification on Fashion-MNIST under the protocol best, 50 epochs. Runs what RESULTS.json does not have yet; it is
 written after each run, and goes on from what is there. `--table` prints what it has.
@@ -87,7 +86,7 @@ def table(results: dict[str, dict[str, float]]) -> str:
 def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("results", type=Path)
-    parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1])
+    parser.add_argument("--seeds", type=int, nargs="+", default=[2, 3])
     parser.add_argument("--table", action="store_true")
     arguments = parser.parse_args()
     if arguments.table:
