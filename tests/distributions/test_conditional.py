@@ -234,6 +234,40 @@ def test_sizes_by_row_and_infinite_logits() -> None:
             assert binomial(sample, p @ z[possible]) > FALSE_ALARM
 
 
+@pytest.mark.parametrize("logits", LOGITS)
+def test_infinite_logits_in_any_place(case: tuple[Callable[[Tensor], Any], Tensor], logits: Tensor) -> None:
+    make, z = case
+    fixed = torch.cartesian_prod(*[torch.tensor([0.0, math.inf, -math.inf], dtype=torch.float64)] * N)
+    contradicts = ((z == 0) & fixed[:, None].isposinf() | (z == 1) & fixed[:, None].isneginf()).any(-1)
+    feasible = ~contradicts.all(-1)
+    fixed, contradicts = fixed[feasible], contradicts[feasible]
+    w = (logits + fixed).requires_grad_()
+    dist = make(w)
+    free = torch.where(fixed == 0, w, 0.0)
+    log_prob = torch.log_softmax(torch.where(contradicts, -math.inf, free @ z.T), -1)
+    p = log_prob.exp()
+    torch.testing.assert_close(dist.log_prob(z[:, None]), log_prob.T)
+    mean, out = p @ z, p @ (1 - z)
+    torch.testing.assert_close(dist.mean, mean, rtol=1e-11, atol=1e-300)
+    torch.testing.assert_close(dist.variance, mean * out, rtol=1e-11, atol=1e-300)
+    entropy = -(p * torch.where(p > 0, log_prob, 0.0)).sum(-1)
+    torch.testing.assert_close(dist.entropy(), entropy, rtol=1e-10, atol=1e-14)
+    covariance = torch.einsum("ri,ia,ib->rab", p, z, z) - mean[:, :, None] * mean[:, None]
+    torch.testing.assert_close(dist.covariance_matrix, covariance.detach(), rtol=1e-9, atol=1e-13)
+    without = ~fixed.isposinf().any(-1)
+    normalizer = torch.where(contradicts, -math.inf, free @ z.T).logsumexp(-1)
+    torch.testing.assert_close(dist.log_normalizer, torch.where(without, normalizer, math.inf))
+    torch.testing.assert_close(dist.log_prob(dist.mode), log_prob.amax(-1))
+    weight = torch.linspace(-1, 2, N, dtype=torch.float64)
+    for found, twin in ((dist.mean, mean), (dist.entropy()[:, None], entropy[:, None])):
+        (got,) = torch.autograd.grad((found * weight).sum(), w, retain_graph=True)
+        (right,) = torch.autograd.grad((twin * weight).sum(), w, retain_graph=True)
+        torch.testing.assert_close(got, torch.where(fixed == 0, right, 0.0), rtol=1e-8, atol=1e-12)
+    sample = dist.sample((500,))
+    assert (dist.log_prob(sample) > -math.inf).all()
+    assert binomial(sample, mean.detach()) > FALSE_ALARM
+
+
 def binomial(sample: Tensor, p: Tensor) -> float:
     from oracle import binomial_p_value
 

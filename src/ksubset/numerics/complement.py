@@ -6,7 +6,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from ksubset.numerics.tilt import largest_size, sizes, tilt, tilt_to_range
+from ksubset.numerics.tilt import largest_size, possible_sizes, sizes, tilt, tilt_to_range
 
 __all__ = ["SmallerSide", "smaller_side"]
 
@@ -47,13 +47,15 @@ def smaller_side(logits: Tensor, low: int | Tensor, high: int | Tensor | None, f
     price: Tensor | None = None
     if high is None:
         high = low
+        least = most = sizes(low, logits)
         tilted, _ = tilt(double, low)
     else:
-        tilted, shift, _ = tilt_to_range(double, sizes(low, logits), sizes(high, logits))
+        least, most = possible_sizes(double, low, high)
+        tilted, shift, _ = tilt_to_range(double, least, most)
         price = shift.reshape(-1)
+    least, most = least.reshape(-1), most.reshape(-1)
     limit = 64 + math.log(n) if far is None else far
     weights = torch.where(tilted.abs() > limit, tilted.sign() * math.inf, tilted).reshape(-1, n)
-    least, most = sizes(low, logits).reshape(-1), sizes(high, logits).reshape(-1)
     largest, depth = largest_size(high, n), _depth(n, low, high)
     if depth == largest:
         return SmallerSide(weights, least, most, price, None, depth, largest)

@@ -30,7 +30,7 @@ from torch import Tensor
 
 from ksubset.numerics import recursion
 from ksubset.numerics.nodes import rule
-from ksubset.numerics.tilt import sizes, tilt, tilt_to_range
+from ksubset.numerics.tilt import possible_sizes, sizes, tilt, tilt_to_range
 
 __all__ = ["Solution", "solve"]
 
@@ -112,7 +112,7 @@ def _solve(logits: Tensor, low: int | Tensor, high: int | Tensor | None, precisi
         first = reference = sizes(low, logits)
         last, price = None, torch.zeros_like(shift)
     else:
-        first, last = sizes(low, logits), sizes(high, logits)
+        first, last = possible_sizes(logits, low, high)
         tilted, shift, reference = tilt_to_range(logits, first, last)
         price = torch.where(first < last, shift, 0.0)
     flip, majority = torch.sigmoid(-tilted.abs()), tilted > 0

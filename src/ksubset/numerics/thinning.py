@@ -26,7 +26,7 @@ from torch import Generator, Tensor
 
 from ksubset.numerics.compiled import TINY
 from ksubset.numerics.encoding import k_hot
-from ksubset.numerics.tilt import largest_size, sizes, tilt, tilt_to_range
+from ksubset.numerics.tilt import largest_size, possible_sizes, sizes, tilt, tilt_to_range
 
 __all__ = ["Arranged", "arranged", "draw", "draw_indices"]
 
@@ -65,12 +65,13 @@ def arranged(logits: Tensor, low: int | Tensor, high: int | Tensor | None = None
 
     n = logits.shape[-1]
     rows = logits.numel() // n
-    least = sizes(low, logits).reshape(-1).contiguous()
     if high is None:
+        least = sizes(low, logits).reshape(-1).contiguous()
         signed = _flip_probabilities(logits.reshape(-1, n), least)
     else:
-        most = sizes(high, logits)
-        tilted, price, reference = tilt_to_range(logits.double(), sizes(low, logits), most)
+        first, most = possible_sizes(logits, low, high)
+        least = first.reshape(-1).contiguous()
+        tilted, price, reference = tilt_to_range(logits.double(), first, most)
         signed = _signed(tilted).reshape(-1, n)
     # One in 4 n of the rarest items is visited.
     classes, parts = n.bit_length() + 2, 2

@@ -7,7 +7,7 @@ from torch import Tensor
 
 from ksubset.numerics.checks import all_known, read
 
-__all__ = ["kth_largest", "largest_size", "sizes", "tilt", "tilt_to_range"]
+__all__ = ["kth_largest", "largest_size", "possible_sizes", "sizes", "tilt", "tilt_to_range"]
 
 # Newton on the logit of the mean size converges within these steps also for mixtures of far clusters (tests); a fixed
 # number keeps the computation free of host synchronisation.
@@ -32,6 +32,12 @@ def sizes(k: int | Tensor, logits: Tensor) -> Tensor:
     if isinstance(k, Tensor):
         return k.to(logits.device, torch.int64).expand(logits.shape[:-1])
     return torch.full(logits.shape[:-1], k, dtype=torch.int64, device=logits.device)
+
+
+def possible_sizes(logits: Tensor, low: int | Tensor, high: int | Tensor) -> tuple[Tensor, Tensor]:
+    """The ends of a range of sizes without those that infinite logits rule out, `(*B)`."""
+    least, most = logits.isposinf().sum(-1), (logits > -math.inf).sum(-1)
+    return torch.maximum(sizes(low, logits), least), torch.minimum(sizes(high, logits), most)
 
 
 def kth_largest(logits: Tensor, k: int | Tensor) -> Tensor:
@@ -88,9 +94,9 @@ def tilt_to_range(logits: Tensor, low: Tensor, high: Tensor) -> tuple[Tensor, Te
     r"""Shift the logits only as far as it takes for an expected sum within :math:`[low - 1/2, high - 1/2]`.
 
     Arguments:
-        logits: Log-odds, float64; a feasible row has at most `high` at +inf and at least `low` above -inf.
-        low: The smallest size.
-        high: The largest size.
+        logits: Log-odds, float64.
+        low: The smallest of the `possible_sizes`.
+        high: The largest of them.
 
     Shapes:
         logits `(*B, n)`, low and high `(*B)` -> tilted logits `(*B, n)`, shift `(*B)`, and the end of the range that
@@ -98,9 +104,9 @@ def tilt_to_range(logits: Tensor, low: Tensor, high: Tensor) -> tuple[Tensor, Te
     """
     finite, forced = logits.isfinite(), logits.isposinf().sum(-1)
     possible = forced + finite.sum(-1)
-    low, high = torch.maximum(low, forced), torch.minimum(high, possible)
     expected = logits.sigmoid().sum(-1)
-    below, above = expected < low - 0.5, expected > high - 0.5
+    # Where all that is possible is allowed, nothing limits the draws.
+    below, above = expected < low - 0.5, (expected > high - 0.5) & (high < possible)
     reference = torch.where(above, high, low)
     none, every = (high == forced)[..., None], (low == possible)[..., None]
     free = (~(below | above))[..., None] | none | every
