@@ -214,6 +214,20 @@ def same(a: Any, b: Any) -> None:
     torch.testing.assert_close(b.log_prob(z), a.log_prob(z))
 
 
+def test_the_divergence_has_its_digits_where_another_item_costs_much() -> None:
+    # Of the first one 3e-7 of the subsets are smaller than nearly all of the second, whose logits are far above.
+    p = AtMostKSubset(1, torch.tensor([-15.1, -453.8], dtype=torch.float64).add(30), low=0)
+    q = AtMostKSubset(1, torch.tensor([162.7, -53.2], dtype=torch.float64))
+    z = p.enumerate_support()
+    exact = (p.log_prob(z).exp() * (p.log_prob(z) - q.log_prob(z))).sum()
+    torch.testing.assert_close(kl_divergence(p, q), exact, rtol=0.0, atol=1e-12)
+
+
+def test_unlikely_sizes_are_drawn_as_distinct_subsets_too() -> None:
+    drawn = AtMostKSubset(1, torch.tensor([-789.0, -2000.0])).sample_distinct(3)
+    assert drawn.tolist() == [[0, 0], [1, 0], [0, 1]]
+
+
 def test_sizes_by_row_and_infinite_logits() -> None:
     inf = math.inf
     w = torch.tensor([[inf, 0, 1, -inf, 2], [0, 1, 2, 3, 4], [inf, inf, 0, 0, 0], [-inf, -inf, -inf, 1, 2]])
@@ -263,9 +277,28 @@ def test_infinite_logits_in_any_place(case: tuple[Callable[[Tensor], Any], Tenso
         (got,) = torch.autograd.grad((found * weight).sum(), w, retain_graph=True)
         (right,) = torch.autograd.grad((twin * weight).sum(), w, retain_graph=True)
         torch.testing.assert_close(got, torch.where(fixed == 0, right, 0.0), rtol=1e-8, atol=1e-12)
+    other_log_prob = torch.log_softmax(torch.where(contradicts, -math.inf, (LOGITS[0] * (fixed == 0)) @ z.T), -1)
+    divergence = torch.where(p > 0, p * (log_prob - other_log_prob), 0.0).sum(-1)
+    torch.testing.assert_close(kl_divergence(dist, make(LOGITS[0] + fixed)), divergence, rtol=1e-9, atol=1e-12)
     sample = dist.sample((500,))
     assert (dist.log_prob(sample) > -math.inf).all()
     assert binomial(sample, mean.detach()) > FALSE_ALARM
+
+
+def test_at_every_expected_size(case: tuple[Callable[[Tensor], Any], Tensor]) -> None:
+    # Whichever end of the range the draws without a limit are near, within it, and on the way from one to the other.
+    make, z = case
+    w = LOGITS[0] + torch.linspace(-8, 8, 3001, dtype=torch.float64)[:, None]
+    dist = make(w)
+    log_prob = torch.log_softmax(w @ z.T, -1)
+    torch.testing.assert_close(dist.log_prob(z[:, None]), log_prob.T, rtol=1e-10, atol=1e-12)
+    torch.testing.assert_close(dist.log_normalizer, (w @ z.T).logsumexp(-1), rtol=1e-12, atol=1e-12)
+    p = log_prob.exp()
+    torch.testing.assert_close(dist.mean, p @ z, rtol=1e-11, atol=1e-300)
+    torch.testing.assert_close(dist.entropy(), -(p * log_prob).sum(-1), rtol=1e-10, atol=1e-14)
+    other = make(w.roll(700, 0))
+    divergence = (p * (log_prob - log_prob.roll(700, 0))).sum(-1)
+    torch.testing.assert_close(kl_divergence(dist, other), divergence, rtol=1e-9, atol=1e-12)
 
 
 def binomial(sample: Tensor, p: Tensor) -> float:
@@ -289,6 +322,9 @@ def test_divergence() -> None:
     expected = (p.log_prob(z).exp() * (p.log_prob(z) - q.log_prob(z))).sum()
     torch.testing.assert_close(kl_divergence(p, q), expected)
     assert kl_divergence(q, p) == math.inf
+    # An item that is certain leaves no empty subset.
+    w = torch.tensor([math.inf, 0.3, -0.2])
+    assert kl_divergence(AtMostKSubset(2, w), AtMostKSubset(2, w, low=1)) == 0
     a, b = PartitionedKSubset(GROUPS, 1, LOGITS[0]), PartitionedKSubset(GROUPS, 1, LOGITS[1])
     z = a.enumerate_support()
     torch.testing.assert_close(kl_divergence(a, b), (a.log_prob(z).exp() * (a.log_prob(z) - b.log_prob(z))).sum())

@@ -17,7 +17,7 @@ from ksubset.numerics.distinct import sample_distinct
 from ksubset.numerics.encoding import ascending
 from ksubset.numerics.inversion import SamplingTable, sampling_table
 from ksubset.numerics.joint import covariance_from, covariance_product_from
-from ksubset.numerics.moments import Moments, attach, log_density
+from ksubset.numerics.moments import Moments, attach, entropy, log_density
 from ksubset.numerics.quadrature import Solution, solve
 from ksubset.numerics.sampling import Sampler
 from ksubset.numerics.topk import top_k
@@ -326,8 +326,8 @@ class ConditionalBernoulli(SubsetDistribution):
             -> `(*B)`.
         """
         root = self._root
-        entropy = root._sum([0.0 - log_density(m.deviation, m) for m in root._moments()])
-        return entropy.to(self.logits.dtype).expand(self.batch_shape)
+        total = root._sum([entropy(m) for m in root._moments()])
+        return total.to(self.logits.dtype).expand(self.batch_shape)
 
     def to_rows(self, scores: Tensor) -> list[tuple[Tensor, int | Tensor]]:
         problems: list[tuple[Tensor, int | Tensor]] = []

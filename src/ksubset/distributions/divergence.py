@@ -7,7 +7,8 @@ from torch import Tensor
 from torch.distributions import register_kl
 
 from ksubset.distributions.conditional import ConditionalBernoulli
-from ksubset.numerics.moments import log_density
+from ksubset.numerics.moments import entropy, log_density
+from ksubset.numerics.tilt import possible_sizes
 
 __all__: list[str] = []
 
@@ -26,15 +27,15 @@ def _kl(p: ConditionalBernoulli, q: ConditionalBernoulli) -> Tensor:
             "occur in another, without which it is infinite, is not decided"
         )
     terms = []
-    for m, other, a, b in zip(p._root._moments(), q._root._moments(), p._parts, q._parts, strict=True):
+    rows = p._logits_of_parts()
+    for m, other, (logits, a), b in zip(p._root._moments(), q._root._moments(), rows, q._parts, strict=True):
         # -H(p) - E_p[log q], exact because log q is linear in z; where p has sizes that q has not it is infinite.
         cross = log_density(m.deviation + ((m.tilted > 0).double() - (other.tilted > 0).double()), other)
-        divergence = log_density(m.deviation, m) - cross
+        divergence = -entropy(m) - cross
         divergence = divergence - divergence.detach().clamp(max=0)
+        least, most = possible_sizes(logits, a.low, a.high)
         low, high = (torch.as_tensor(size, device=cross.device) for size in (b.low, b.high))
-        covered = (torch.as_tensor(a.low, device=low.device) >= low) & (
-            torch.as_tensor(a.high, device=low.device) <= high
-        )
+        covered = (least >= low) & (most <= high)
         terms.append(torch.where(covered, divergence, math.inf))
     divergence = p._sum(terms).to(p.logits.dtype)
     return divergence.expand(torch.broadcast_shapes(p.batch_shape, q.batch_shape))

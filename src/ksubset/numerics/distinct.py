@@ -64,12 +64,12 @@ def sample_distinct(
 def _log_choices(table: SamplingTable) -> Tensor:
     """Logarithm of the number of subsets, `(R)`."""
     free, places = (table.weights > -math.inf).sum(-1).double(), table.open_places.double()
-    if table.share is not None:
-        free, places = free[:, None], torch.arange(table.share.shape[-1], device=free.device).double()
+    if table.log_share is not None:
+        free, places = free[:, None], torch.arange(table.log_share.shape[-1], device=free.device).double()
     choices = torch.lgamma(free + 1) - torch.lgamma(places + 1) - torch.lgamma((free - places).clamp(min=0) + 1)
-    if table.share is None:
+    if table.log_share is None:
         return choices
-    return torch.where((table.share > 0) & (places <= free), choices, -math.inf).logsumexp(-1)
+    return torch.where((table.log_share > -math.inf) & (places <= free), choices, -math.inf).logsumexp(-1)
 
 
 def _walk(stages: Sequence[tuple[SamplingTable, Tensor]], width: int, generator: Generator | None) -> list[Tensor]:
@@ -103,8 +103,8 @@ def _grow(
     (count, n), width, device = weights.shape, log_time.shape[-1], weights.device
     origin = torch.arange(width, device=device).expand(count, -1)
     places = table.open_places[rows][:, None].expand(-1, width)
-    if table.share is not None:
-        child = log_rate[..., None] + table.share[rows].log()[:, None]
+    if table.log_share is not None:
+        child = log_rate[..., None] + table.log_share[rows][:, None]
         log_time, origin, places = _ring(log_time, child, torch.zeros_like(places, dtype=torch.bool), generator)
         log_rate = child.flatten(1).gather(-1, origin * child.shape[-1] + places)
     # What is no item, -1, falls into a last column.

@@ -40,7 +40,7 @@ _WHOLE = 2**26
 class SamplingTable(NamedTuple):
     """What all samples of one batch of distributions share; rows are the flattened batch.
 
-    Shapes: weights `(R, n)`, kept `K // every + 1` times `(R, n + 1)`, open_places and flipped `(R)`, share
+    Shapes: weights `(R, n)`, kept `K // every + 1` times `(R, n + 1)`, open_places and flipped `(R)`, log_share
     `(R, K + 1)`, certain `(R, K)`, with K the largest size of the subsets that are drawn.
     """
 
@@ -53,8 +53,8 @@ class SamplingTable(NamedTuple):
     """Whether the items that are left out are drawn; None if nowhere."""
     open_places: Tensor
     """The size of the subset less the number of certain items; where it varies, the smallest."""
-    share: Tensor | None
-    """Probabilities of each number of open places; None if it does not vary."""
+    log_share: Tensor | None
+    """Log-probabilities of each number of open places; None if it does not vary."""
     certain: Tensor
     """Indices of the certain items; -1 where there is none."""
     largest: int
@@ -85,16 +85,16 @@ def sampling_table(
             kept.append(row)
 
     open_places = (least - number).clamp(min=0)
-    share: Tensor | None = None
+    log_share: Tensor | None = None
     if price is not None:
         drawn = torch.arange(depth + 1, device=logits.device)
         allowed = (drawn >= open_places[:, None]) & (drawn <= (most - number)[:, None])
-        log_share = torch.stack(totals, -1) - price[:, None] * drawn
-        share = torch.softmax(torch.where(allowed, log_share, -math.inf), -1)
+        charged = torch.stack(totals, -1) - price[:, None] * drawn
+        log_share = torch.log_softmax(torch.where(allowed, charged, -math.inf), -1)
     place = torch.arange(depth, device=logits.device)
     first = is_certain.to(torch.int8).sort(dim=-1, descending=True, stable=True).indices[:, :depth]
     certain = torch.where(place < number[:, None], first, -1)
-    return SamplingTable(weights, kept, every, flipped, open_places, share, certain, largest)
+    return SamplingTable(weights, kept, every, flipped, open_places, log_share, certain, largest)
 
 
 def _next_row(weights: Tensor, row: Tensor) -> Tensor:
@@ -142,8 +142,8 @@ def draw_indices(table: SamplingTable, num_samples: int, generator: Generator | 
     if not depth:
         return torch.empty((num_samples, rows, 0), dtype=torch.int64, device=device)
     places = table.open_places[:, None].expand(-1, num_samples)
-    if table.share is not None:
-        cdf = table.share.cumsum(-1)
+    if table.log_share is not None:
+        cdf = table.log_share.exp().cumsum(-1)
         target = uniform((rows, num_samples), device, torch.float64, generator) * cdf[:, -1:]
         places = torch.searchsorted(cdf, target, right=True)
     numbers = uniform((depth, rows, num_samples), device, torch.float64, generator)

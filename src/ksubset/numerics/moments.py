@@ -14,6 +14,7 @@ from ksubset.numerics.quadrature import Solution, solve
 __all__ = [
     "Moments",
     "attach",
+    "entropy",
     "exclusion_probabilities",
     "inclusion_probabilities",
     "log_density",
@@ -209,20 +210,33 @@ def log_density(deviation: Tensor, m: Moments) -> Tensor:
     r"""The exponent :math:`\langle w, z\rangle - \log e_k(\exp w)` of the family, for a point z of the support's hull.
 
     The point is given by its difference to the majority states, `deviation = z - [tilted > 0]`. At a k-hot vector this
-    is its log-probability, at `m.deviation` it is the negative entropy. All terms of the sum have one sign, so nothing
-    cancels when `<w, z>` and the normaliser are both large. A point that contradicts a certain item scores -inf.
+    is its log-probability. All terms of the sum have one sign, so nothing cancels when `<w, z>` and the normaliser are
+    both large. A point that contradicts a certain item scores -inf.
 
     Shapes:
         deviation `(*S, *B, n)`, m of batch shape `(*B)` -> `(*S, *B)`.
     """
+    return _exponent(deviation, _excess(deviation, m), m)
+
+
+def entropy(m: Moments) -> Tensor:
+    """The entropy in nats, the exponent at the mean with the other sign."""
+    excess = _excess(m.deviation, m)
+    # Where each further item costs so much there is none on average, and rounding must not be multiplied.
+    return 0.0 - _exponent(m.deviation, torch.where(m.price.abs() < 64, excess, 0.0), m)
+
+
+def _excess(deviation: Tensor, m: Moments) -> Tensor:
+    """The size of a point beyond the one that is charged nothing."""
+    return deviation.sum(-1) + (m.tilted > 0).sum(-1) - m.reference
+
+
+def _exponent(deviation: Tensor, excess: Tensor, m: Moments) -> Tensor:
     fixed = m.tilted.isinf()
     # The gradient is that of the logits, the value that of the tilt, which has not been rounded at their common size.
     free = torch.where(fixed, 0.0, m.logits)
     tilted = torch.where(fixed, 0.0, m.tilted) + (free - free.detach())
     exponent = (deviation * tilted).sum(-1) - m.residual
-    excess = deviation.sum(-1) + (m.tilted > 0).sum(-1) - m.reference
-    # The mean excess is nothing where each further item costs so much, and its rounding must not be multiplied.
-    excess = torch.where(m.price.abs() < 64, excess, excess.round())
     exponent = exponent - torch.where(m.price == 0, 0.0, m.price * excess)
     # Rounding may leave a point mass at log-probability 1e-16; a probability above one would be worse than the ulp.
     exponent = exponent - exponent.detach().clamp(min=0)

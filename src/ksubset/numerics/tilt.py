@@ -111,6 +111,8 @@ def tilt_to_range(logits: Tensor, low: Tensor, high: Tensor) -> tuple[Tensor, Te
     none, every = (high == forced)[..., None], (low == possible)[..., None]
     free = (~(below | above))[..., None] | none | every
     tilted, shift = _shifted(logits, reference, free)
+    # Where next to no shift is needed, one that is nearly right may have the wrong sign.
+    free = free | torch.where(above, shift > 0, shift < 0)[..., None]
     tilted, shift = torch.where(free, logits, tilted), torch.where(free.squeeze(-1), 0.0, shift)
     tilted = torch.where(finite & none, -math.inf, torch.where(finite & every, math.inf, tilted))
     return tilted, shift, reference
