@@ -102,6 +102,8 @@ def test_wrong_arguments() -> None:
         FeatureGate(3, 4)
     with pytest.raises(TypeError, match="k must be an integer"):
         FeatureGate(3, 1.5)  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match="k must be an integer, got tensor"):
+        FeatureGate(3, torch.tensor([2, 1]))  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="n must be 1 or more, got 0"):
         FeatureGate(0, 0)
     with pytest.raises(TypeError, match="n must be an integer"):

@@ -8,6 +8,7 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 import torch
+from makers import MAKERS
 from oracle import gradient, probabilities, subsets, z_limit
 from torch import Tensor
 
@@ -397,3 +398,14 @@ def test_arguments_of_the_wrong_kind(change: dict[str, object], message: str) ->
     arguments = {"dist": KSubset(1, torch.zeros(3)), "estimator": LeaveOneOut(), "num_samples": 2} | change
     with pytest.raises(TypeError, match=re.escape(message)):
         expectation(lambda z: z[..., 0], **arguments)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("name", MAKERS)
+def test_the_same_seed_gives_the_same_numbers_however_logits_lie_in_memory(name: str) -> None:
+    logits = torch.randn(4, 3)
+    values = [
+        MAKERS[name]().sample(KSubset(1, w), 2, torch.Generator().manual_seed(0))
+        for w in (logits, logits.t().contiguous().t(), logits.repeat(1, 2)[:, :3])
+    ]
+    torch.testing.assert_close(values[1], values[0])
+    torch.testing.assert_close(values[2], values[0])

@@ -4,6 +4,7 @@ import math
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from torch import Tensor, nn
@@ -160,6 +161,23 @@ def test_learning_rates_and_settings_of_the_phases() -> None:
     torch.testing.assert_close(torch.tensor(seen[::2]), torch.tensor(expected))
 
 
+def test_a_learning_rate_may_be_a_tensor_and_stays_the_callers() -> None:
+    def rates(number: Any) -> list[float]:
+        plan = {"selector": {"lr": number}, "network": {"lr": number}, "tuning": {"lr": number}}
+        training, draw = start(rounds=6, selecting=4, cosine=True, **plan)
+        return [float(group["lr"]) for _ in training.run(draw) for group in training.optimizer.param_groups]
+
+    rate = torch.tensor(0.1)
+    assert rates(rate) == pytest.approx(rates(0.1))
+    assert rate == torch.tensor(0.1)
+
+
+def test_a_selection_of_one_round_is_at_its_end() -> None:
+    training, draw = start(rounds=3, selecting=1, size=ExponentialSchedule(4, 1))
+    assert [training.size_at(number) for number in range(3)] == [1, 1, 1]
+    list(training.run(draw))
+
+
 def test_the_second_phase_trains_the_network_alone_on_the_mode() -> None:
     training, draw = start(rounds=4, selecting=2)
     steps = training.run(draw)
@@ -221,6 +239,16 @@ def test_parameters_that_are_no_numbers_are_a_divergence(change: dict[str, Any])
     training.step(draw())
     with pytest.raises(FloatingPointError, match="finite losses, gradients and parameters"):
         training.mean_loss()
+
+
+def test_a_seed_may_be_any_integer() -> None:
+    drawn = []
+    for seed in (3, np.int64(3)):
+        with seeded(seed):
+            drawn.append(torch.rand(3))
+    assert torch.equal(*drawn)
+    with pytest.raises(TypeError), seeded(3.0):  # type: ignore[arg-type]
+        pass
 
 
 def test_random_numbers_are_left_alone() -> None:

@@ -4,6 +4,7 @@ import io
 import pickle
 import warnings
 import zipfile
+import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -105,18 +106,24 @@ def load(path: str | Path) -> Checkpoint | None:
     path = Path(path)
     if not path.exists():
         return None
+    content = io.BytesIO(path.read_bytes())
     try:
-        # torch does not look at the checksums of what it reads.
-        with zipfile.ZipFile(path) as archive:
+        # torch does not look at the checksums of what it reads, and reads nothing of what is marked as a folder.
+        with zipfile.ZipFile(content) as archive:
             if (damaged := archive.testzip()) is not None:
                 raise ValueError(f"the checksum of {damaged} is another one")
+            if any(entry.external_attr for entry in archive.infolist()):
+                raise ValueError("its entries have attributes")
+        content.seek(0)
         # What torch warns of is a file of another kind, and so an error.
         with warnings.catch_warnings(action="ignore"):
-            saved = torch.load(path, map_location="cpu", weights_only=True)
+            saved = torch.load(content, map_location="cpu", weights_only=True)
         if saved.keys() != {"identity", "state"}:
             raise ValueError("it has other entries")
     # Other files fail in one of these ways: no archive, none of tensors alone, not a mapping.
-    except (zipfile.BadZipFile, pickle.UnpicklingError, RuntimeError, EOFError, AttributeError, ValueError) as error:
+    except (
+        zipfile.BadZipFile, zlib.error, pickle.UnpicklingError, RuntimeError, EOFError, AttributeError, ValueError,
+    ) as error:  # fmt: skip
         raise ValueError(
             f"checkpoint: expected a file of a training, got {path} ({error!r}); delete it, or give another path"
         ) from error

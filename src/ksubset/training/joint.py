@@ -327,8 +327,8 @@ class JointTraining:
         return {"selector": self.selector, "network": self.network, "estimator": self._estimator_at(0.0)}
 
     def _progress(self, round: int) -> float:
-        annealing = max(self.selecting - 1, 1) if self.plan.annealing is None else self.plan.annealing
-        return min(round / annealing, 1.0)
+        annealing = self.selecting - 1 if self.plan.annealing is None else self.plan.annealing
+        return min(round / annealing, 1.0) if annealing > 0 else 1.0
 
     def _distribution(self, inputs: tuple[Any, ...]) -> SubsetDistribution:
         """What the selector returns, of subsets of the present size."""
@@ -348,8 +348,9 @@ class JointTraining:
         if self.is_tuning:
             network.update(plan.tuning)
         if plan.cosine:
-            selector["lr"] *= _cosine(self.round / max(self.selecting, 1))
-            network["lr"] *= _cosine(self.round / plan.rounds)
+            # Not in place: a rate that is a tensor is the caller's.
+            selector["lr"] = selector["lr"] * _cosine(self.round / max(self.selecting, 1))
+            network["lr"] = network["lr"] * _cosine(self.round / plan.rounds)
 
 
 def _contents(name: str, module: nn.Module) -> dict[str, Any]:

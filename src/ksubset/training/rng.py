@@ -1,5 +1,6 @@
 """Seeds, and the states of torch's generators."""
 
+import operator
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
@@ -18,7 +19,8 @@ def seeded(seed: int, device: torch.device | str = "cpu") -> Iterator[None]:
         device: Where random numbers will be drawn.
 
     Raises:
-        RuntimeError: The seed is no integer, or there is no such device.
+        TypeError: The seed is no integer.
+        RuntimeError: There is no such device.
         ValueError: The seed is outside of 64 bits.
 
     Example:
@@ -28,7 +30,7 @@ def seeded(seed: int, device: torch.device | str = "cpu") -> Iterator[None]:
         >>> torch.equal(numbers(), numbers())
         True
     """
-    device = torch.device(device)
+    device, seed = torch.device(device), operator.index(seed)
     cuda = device.type == "cuda"
     with torch.random.fork_rng([device] if cuda else []):
         # torch.manual_seed would also seed the devices that are not put back.

@@ -3,13 +3,14 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 from numpy.typing import NDArray
 from sklearn.base import clone
 from torch import nn
 
-from ksubset import SIMPLE, GumbelTopK, Hybrid, SlopeAtMean
+from ksubset import SIMPLE, GumbelTopK, Hybrid, LeaveOneOut, SlopeAtMean
 from ksubset.applications.explain import SubsetExplainer, patches, true_positive_rate
 from ksubset.applications.explain import explainer as module
 
@@ -78,6 +79,28 @@ def test_a_module_is_explained_through_its_gradient(estimator: Any) -> None:
     arguments = FAST | {"surrogate": False, "gradient_estimator": estimator, "baseline": 0.0}
     explainer = SubsetExplainer(Sum(), 2, output="logits", **arguments).fit(x)
     assert explainer.explain(x).mask[:, [1, 4]].mean() > 0.95
+
+
+def test_the_kind_of_estimator_may_change_with_the_progress() -> None:
+    x = rows().astype(np.float32)
+    for first, last in ((LeaveOneOut(), SIMPLE()), (SIMPLE(), LeaveOneOut())):
+        estimator = lambda share, first=first, last=last: first if share < 0.5 else last  # noqa: E731
+        arguments = FAST | {"surrogate": False, "gradient_estimator": estimator, "baseline": 0.0}
+        explainer = SubsetExplainer(Sum(), 2, output="logits", **arguments).fit(x)
+        assert explainer.explain(x).mask[:, [1, 4]].mean() > 0.95
+
+
+def test_columns_in_another_order_are_refused() -> None:
+    frame = pd.DataFrame(rows(50), columns=list("abcdef"))
+    explainer = SubsetExplainer(switch, 2, output="values", **FAST | BRIEF).fit(frame)
+    mask = explainer.explain(frame).mask
+    assert np.array_equal(explainer.explain(frame.to_numpy()).mask, mask)
+    other = frame[list("fedcba")]
+    for use in (explainer.explain, lambda x: explainer.fill(x, mask), lambda x: explainer.predict(x, mask)):
+        with pytest.raises(
+            ValueError, match=r"X: expected the columns \['a', .*\], in this order, as in fit, got \['f'"
+        ):
+            use(other)
 
 
 def test_a_model_is_left_as_it_was() -> None:

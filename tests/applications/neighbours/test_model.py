@@ -114,6 +114,14 @@ def test_logits_are_squared_distances(offset: float) -> None:
     torch.testing.assert_close(dist.logits.double(), exact, rtol=1e-5, atol=1e-5)
 
 
+def test_near_points_are_told_apart_however_far_the_others_are() -> None:
+    candidates = torch.tensor([[0.0], [1.0], [2000.0], [2000.25]])
+    dist = NeighborSelector(1, nn.Identity(), temperature=0.125)(torch.tensor([[2000.0625]]), candidates)
+    squares = torch.tensor([0.0625, 0.1875]).square() / 0.125
+    torch.testing.assert_close(dist.logits[0, 2:], -squares, rtol=1e-6, atol=0.0)
+    torch.testing.assert_close(dist.mean[0], torch.cat([torch.zeros(2), torch.softmax(-squares, 0)]))
+
+
 def test_one_neighbour_is_that_of_a_softmax() -> None:
     rows = torch.randn(6, 2)
     distances = -torch.cdist(rows, rows).square()

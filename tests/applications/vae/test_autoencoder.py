@@ -7,6 +7,7 @@ from collections.abc import Callable
 import pytest
 import torch
 from torch import Tensor, nn
+from torch.distributions import kl_divergence
 
 from ksubset import (
     IMLE,
@@ -16,6 +17,7 @@ from ksubset import (
     GumbelTopK,
     Hybrid,
     LeaveOneOut,
+    PartitionedKSubset,
     ScoreFunction,
     SlopeAtMean,
     SlopeAtSamples,
@@ -79,6 +81,19 @@ def test_the_bound_and_the_divergence_are_sums_over_all_codes(groups: int, n: in
     divergence = (log_q.exp() * (log_q + groups * math.log(math.comb(n, k)))).sum(0)
     torch.testing.assert_close(model.divergence(model.encoder(x)), divergence, atol=1e-12, rtol=1e-12)
     torch.testing.assert_close(model.exact_elbo(x), (log_q.exp() * log_p).sum(0) - divergence)
+
+
+def test_the_divergence_of_a_range_of_sizes() -> None:
+    groups, logits = [0, 0, 0, 1, 1, 1], torch.tensor([2.0, 0, -1, 1, 1, -3])
+    dist, prior = (PartitionedKSubset(groups, [1, 2], w, low=[0, 1]) for w in (logits, torch.zeros(6)))
+    torch.testing.assert_close(small(2, 3, 1).divergence(dist), kl_divergence(dist, prior))
+
+
+def test_no_images_have_no_bounds_and_any_decoder_generates() -> None:
+    model = dense(6, groups=2, n=3, k=1, widths=(4,))
+    for bound in (*model.bounds(torch.rand(0, 6)), model.elbo(torch.rand(0, 6)), model.exact_elbo(torch.rand(0, 6))):
+        assert bound.shape == (0,)
+    assert SubsetAutoencoder(nn.Linear(6, 6), nn.Identity(), 2, 3, 1).generate(5).shape == (5, 6)
 
 
 def test_a_divergence_is_never_negative() -> None:

@@ -304,9 +304,9 @@ class SubsetExplainer(BaseEstimator):  # type: ignore[misc]
         return given
 
     def _new_inputs(self, data: Any, rows: NDArray[Any]) -> Inputs:
-        names = getattr(data, "columns", None)
-        listed = None if names is None else [str(name) for name in names]
-        inputs = Inputs(rows, self.padding, self.feature_groups, listed, self.baseline)
+        columns = getattr(data, "columns", None)
+        names = None if columns is None else [str(name) for name in columns]
+        inputs = Inputs(rows, self.padding, self.feature_groups, names, self.baseline)
         if check_integer("k", self.k, 1) > inputs.num_items:
             raise ValueError(f"k: expected at most {inputs.num_items}, the number of items, got {self.k}")
         return inputs

@@ -67,7 +67,7 @@ class Inputs:
         rows: As `check_rows` gives them, those of `fit`.
         padding: The token that fills up rows; None if they are numbers.
         groups: As of `FeatureGroups`; columns of images are their pixels in row-major order.
-        names: Of the columns, or None.
+        names: Of the columns, as a list, or None.
         baseline: What masked numbers show: a number or an array that broadcasts to a row; None is the mean of the
             rows. A masked word is a padding.
 
@@ -83,7 +83,7 @@ class Inputs:
         names: Sequence[str] | None,
         baseline: Any,
     ) -> None:
-        self.shape, self.padding = rows.shape[1:], padding
+        self.shape, self.padding, self.names = rows.shape[1:], padding, names
         self.num_columns = int(np.prod(self.shape))
         if padding is not None and (groups is not None or baseline is not None):
             raise ValueError("feature_groups, baseline: expected None for tokens, whose items are the words")
@@ -113,6 +113,9 @@ class Inputs:
     def check(self, value: Any) -> NDArray[Any]:
         """Other rows, as those of `fit` are; else a ValueError."""
         rows = check_rows(value, self.padding)
+        names = [name for name in getattr(value, "columns", ()) if isinstance(name, str)]
+        if self.names is not None and names and names != self.names:
+            raise ValueError(f"X: expected the columns {self.names}, in this order, as in fit, got {names}")
         if rows.shape[1:] != self.shape:
             raise ValueError(f"X: expected rows of shape {self.shape}, as in fit, got {rows.shape[1:]}")
         if self.padding is not None and rows.max() >= self.num_tokens:

@@ -161,8 +161,6 @@ class Training:
     ) -> None:
         self._head, self._surrogate, self._answer = head, surrogate, answer
         self._examples, self._scale, self._recipe = examples, scale, recipe
-        first = estimator if isinstance(estimator, Estimator) else estimator(0.0)
-        self._differentiate = first.needs_gradient
         self.stages: dict[str, JointTraining] = {}
         """Surrogate and selector."""
         common: dict[str, Any] = {"cosine": True, "optimizer": torch.optim.AdamW, "seed": recipe.seed}
@@ -208,7 +206,8 @@ class Training:
         weight = self._recipe.regularization * _LEFT ** (joint.steps / joint.num_steps)
 
         def losses(subsets: Tensor) -> Tensor:
-            with torch.set_grad_enabled(self._differentiate):
+            # Where the gradient does not flow through the subsets, the answers need no graph.
+            with torch.set_grad_enabled(subsets.requires_grad):
                 return distance(self._answer(subsets, some), some.wanted, self._scale)
 
         return Batch(losses, inputs=(some.seen, some.available), penalty=lambda dist: weight * spread(dist))

@@ -62,11 +62,13 @@ class NeighborSelector(nn.Module):
         """The neighbours among the candidates; without these among the other queries, a query never being its own."""
         points = self._points(queries)
         others = points if candidates is None else self._points(candidates)
-        # Distances are differences of squares here, which lose the fewest digits about the origin.
+        dtype = others.dtype
+        # Distances are differences of squares here, which lose digits: the fewest about the origin.
+        points, others = points.double(), others.double()
         center = others.detach().mean(0)
         points, others = points - center, others - center
         squares = points.square().sum(-1, keepdim=True) + others.square().sum(-1) - 2 * points @ others.mT
-        logits = -squares / self.temperature
+        logits = (-squares / self.temperature).to(dtype)
         available = len(others)
         if candidates is None:
             own = torch.eye(len(points), dtype=torch.bool, device=points.device)

@@ -125,7 +125,7 @@ class SubsetAutoencoder(nn.Module):
         return _log_bernoulli(self.decoder(code), images)
 
     def divergence(self, dist: Any) -> Tensor:
-        r"""Kullback-Leibler divergence from the prior, :math:`\sum_g \log \binom{n_g}{k_g} - H`, in nats.
+        """Kullback-Leibler divergence from the prior in nats: the logarithm of the number of codes, less the entropy.
 
         Exact, with an exact gradient.
 
@@ -135,8 +135,9 @@ class SubsetAutoencoder(nn.Module):
         Shapes:
             logits `(*B, n)` -> `(*B)`.
         """
-        sizes = zip(dist.groups.bincount().tolist(), dist.k.tolist(), strict=True)
-        divergence: Tensor = sum(math.log(math.comb(n, k)) for n, k in sizes) - dist.entropy()
+        groups = zip(dist.groups.bincount().tolist(), dist.low.tolist(), dist.k.tolist(), strict=True)
+        number = sum(math.log(sum(math.comb(n, size) for size in range(low, k + 1))) for n, low, k in groups)
+        divergence: Tensor = number - dist.entropy()
         # Of two numbers that are alike rounding could leave less than nothing.
         return divergence - divergence.detach().clamp(max=0)
 
@@ -175,7 +176,7 @@ class SubsetAutoencoder(nn.Module):
             raise ValueError(f"num_samples must be 1 or more, got {num_samples}")
         dist = self.encoder(images)
         divergence = self.divergence(dist)
-        prior = self.encoder.subsets(torch.zeros_like(dist.logits[0])).log_normalizer
+        prior = self.encoder.subsets(dist.logits.new_zeros(dist.event_shape)).log_normalizer
         drawn, weights = [], []
         piece = max(1, _BLOCK // max(1, images.numel()))
         for start in range(0, num_samples, piece):
@@ -222,7 +223,7 @@ class SubsetAutoencoder(nn.Module):
         Shapes:
             -> `(num_images, pixels)`.
         """
-        weight = next(self.decoder.parameters())
+        weight = next(self.parameters(), torch.empty(0))
         prior = self.encoder.subsets(weight.new_zeros(self.encoder.groups * self.encoder.n))
         pixels: Tensor = self.decoder(prior.sample((num_images,), generator=generator)).sigmoid()
         return pixels
