@@ -182,6 +182,15 @@ def test_files_in_other_forms(
     assert out.read_text(encoding="utf-8").splitlines()[:2] == ["größe,y", f"{plain()[0]},{LABEL[0]}"]
 
 
+def test_cells_without_a_name_are_refused_but_not_empty_ones(tmp_path: Path) -> None:
+    path = tmp_path / "data.csv"
+    path.write_text('"a","y"\n"1",0.5,3\n"2",0.25,4\n')
+    with pytest.raises(ValueError, match="its rows have more cells than the header has names"):
+        Source(path).read()
+    path.write_text("a,y\n0.5,3,\n0.25,4,\n")
+    assert Source(path).read()["y"].tolist() == [3, 4]
+
+
 def test_without_names_of_columns(tmp_path: Path) -> None:
     (tmp_path / "data.csv").write_text(text(plain()).partition("\n")[2])
     frame = Source(tmp_path / "data.csv", CsvFormat(header=False)).read()

@@ -4,6 +4,7 @@ import codecs
 import csv
 import dataclasses
 import io
+import warnings
 from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
@@ -175,11 +176,17 @@ class Source:
         if not self._is_text:
             return pd.read_excel(self.path, **options)
         how = self.format
-        frame: pd.DataFrame = pd.read_csv(
-            self.path, sep=how.sep, encoding=how.encoding, header=0 if how.header else None, comment=how.comment,
-            decimal=how.decimal or ".", thousands=how.thousands, index_col=False, low_memory=False,
-            **{"na_values": list(how.na)} | options,
-        )  # fmt: skip
+        try:
+            with warnings.catch_warnings():
+                # As R writes names of rows: the last cells would be lost, and all columns have the name of another.
+                warnings.filterwarnings("error", "Length of header", pd.errors.ParserWarning)
+                frame: pd.DataFrame = pd.read_csv(
+                    self.path, sep=how.sep, encoding=how.encoding, header=0 if how.header else None,
+                    comment=how.comment, decimal=how.decimal or ".", thousands=how.thousands, index_col=False,
+                    low_memory=False, **{"na_values": list(how.na)} | options,
+                )  # fmt: skip
+        except pd.errors.ParserWarning as warning:
+            raise ValueError("its rows have more cells than the header has names") from warning
         return frame if how.header else frame.rename(columns=lambda place: f"x{place}")
 
 
