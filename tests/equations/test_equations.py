@@ -12,8 +12,15 @@ from scipy.integrate import quad, solve_ivp
 from scipy.io import loadmat
 
 from ksubset.equations import Equations, Library, discover_equations
-from ksubset.equations.derivatives import along, difference_axis, difference_matrix, half_width, weak_axis
-from ksubset.equations.discover import _axes, _rows
+from ksubset.equations.derivatives import (
+    along,
+    difference_axis,
+    difference_matrix,
+    half_width,
+    least_half_width,
+    weak_axis,
+)
+from ksubset.equations.discover import _axes, _folds, _rows
 
 Array = NDArray[np.float64]
 
@@ -145,6 +152,53 @@ def test_weak_derivatives_are_analytic_integrals() -> None:
             assert found[row] == pytest.approx(quad(weighted, centre - radius, centre + radius)[0], abs=1e-6 * 5**order)
 
 
+@pytest.mark.parametrize("highest", range(9))
+def test_partial_integration_holds_for_sums_over_any_support(highest: int) -> None:
+    for half in [*range(least_half_width(highest), 40), 200]:
+        step = 0.3 / half
+        axis = weak_axis(step, 2 * half + 1, half, highest)
+        offsets = step * np.arange(-half, half + 1)
+        window = axis.matrices[0].toarray()[0]
+        assert window.sum() == pytest.approx(1)
+        for order, matrix in enumerate(axis.matrices):
+            weights = matrix.toarray()[0]
+            for degree in range(highest + 4):
+                power = np.polynomial.Polynomial.basis(degree)
+                terms = weights * power(offsets)
+                expected = window @ power.deriv(order)(offsets)
+                assert terms.sum() == pytest.approx(expected, rel=0, abs=1e-13 * abs(terms).sum())
+
+
+def test_coefficients_do_not_depend_on_how_wide_supports_are() -> None:
+    for count in (*range(8, 65), 401):
+        t = 0.025 * np.arange(count)
+        close(coefficients(discover_equations(np.exp(-0.5 * t), t, 1)), [{"x": -0.5}], 1e-9)
+    t = 0.025 * np.arange(401)
+    x = np.exp(-0.1 * t)[:, None] * np.stack([np.cos(2 * t), np.sin(2 * t)], 1)
+    for half, count in itertools.product(range(3, 14), (30, 401)):
+        found = discover_equations(x[:count], t[:count], 2, half_widths=[half])
+        close(coefficients(found), [{"x": -0.1, "y": -2}, {"x": 2, "y": -0.1}], 1e-6)
+
+
+@pytest.mark.parametrize("count", [40, 56, 64, 100])
+def test_fourth_derivatives_on_few_points(count: int) -> None:
+    t, x = np.linspace(0, 1, 61), np.linspace(0, 6, count)
+    u = np.sin(x) * np.exp(-t)[:, None] + 0.5 * np.sin(1.7 * x + 0.3) * np.exp(-(1.7**4) * t)[:, None]
+    close(coefficients(discover_equations(u, t, 1, space=x)), [{"u_xxxx": -1}], 1e-6)
+
+
+@pytest.mark.parametrize("form", ["weak", "strong"])
+def test_a_block_that_is_left_out_shares_no_point_with_the_rest(form: str) -> None:
+    grids = _axes([X], [T], [], form, None, 1)
+    points = abs(grids[0][0].matrices[0]) + abs(grids[0][0].matrices[1])
+    rows = _rows([X], grids, Library(degree=1).terms(["x", "y"]))
+    for train, test in _folds(rows, 2):
+        assert not (points[train].sum(0) * points[test].sum(0)).any()
+        # Nothing is left out for no reason: the nearest place that is kept is as near as it may be.
+        distance = abs(rows.centres[:, None] - rows.centres[test]).min(1)
+        assert distance[train].min() <= grids[0][0].reach + grids[0][0].half_width // 8
+
+
 def test_differences_are_right_for_polynomials_on_uneven_points() -> None:
     points = np.sort(np.random.default_rng(0).uniform(-1, 1, 15))
     for order in range(5):
@@ -259,10 +313,21 @@ def test_strong_form_takes_uneven_times() -> None:
     close(coefficients(discover_equations(x, t, 1, form="strong")), [{"x": -0.3}], 1e-4)
 
 
-def test_constant_data_has_no_derivative() -> None:
-    found = discover_equations(np.ones((100, 1)), np.arange(100.0), 1)
-    assert np.isfinite(found.coefficients).all()
-    assert abs(found.predict([[1.0]])).max() < 1e-8
+@pytest.mark.parametrize("form", ["weak", "strong"])
+@pytest.mark.parametrize("k", [1, 2, "auto"])
+@pytest.mark.parametrize("value", [0.0, 1.0, math.pi, -1e9])
+def test_a_variable_that_never_changes_has_no_term(value: float, k: Any, form: str) -> None:
+    t = np.linspace(0, 10, 401)
+    found = discover_equations(np.full((401, 1), value), t, k, form=form)
+    assert str(found) == "x' = 0"
+    np.testing.assert_array_equal(found.predict([[value]]), 0)
+    assert found.paths[0].optimal.all()
+    assert not found.paths[0].errors.any()
+    beside = discover_equations(np.stack([np.full(401, value), np.exp(-t)], 1), t, k, form=form)
+    assert beside.names[0] == ()
+    np.testing.assert_allclose(beside.predict([[value, 0.5]]), [[0, -0.5]], atol=1e-4)
+    field = discover_equations(np.full((41, 61), value), t[:41], k, space=t[:61], form=form)
+    assert str(field) == "u_t = 0"
 
 
 def test_a_solution_that_leaves_all_bounds_is_an_error() -> None:
@@ -271,6 +336,14 @@ def test_a_solution_that_leaves_all_bounds_is_an_error() -> None:
     assert found.names == (("x^2",),)
     with pytest.raises(ArithmeticError, match="leaves all bounds after t = 1"):
         found.simulate([1.0], np.linspace(0, 3, 31))
+    with pytest.raises(ArithmeticError, match="leaves all bounds after t = 2"):
+        found.simulate([1e200], [2.0, 3.0])
+
+
+def test_at_one_time_the_state_is_the_first() -> None:
+    found = discover_equations(X, T, 2)
+    np.testing.assert_array_equal(found.simulate([1.0, 0.5], [3.0]), [[1.0, 0.5]])
+    np.testing.assert_array_equal(found.simulate([1.0, 0.5], [3.0, 3.5])[:1], found.simulate([1.0, 0.5], [3.0]))
 
 
 T = np.linspace(0, 10, 101)
@@ -313,6 +386,13 @@ X = np.stack([np.sin(T), np.cos(T)], 1)
         ({"library": Library(frequencies=[2, 2])}, ValueError, "functions: expected a name of its own"),
         ({"library": Library(0, constant=False)}, ValueError, "library: expected a term"),
         ({"half_widths": [60]}, ValueError, "t: expected more than 120"),
+        ({"half_widths": [2]}, ValueError, r"half_widths\[0\]: expected 3 or more, got 2"),
+        ({"half_widths": [6.5]}, TypeError, r"half_widths\[0\]: expected an integer"),
+        (
+            {"half_widths": [3, 5], "space": [np.arange(20)], "x": np.zeros((101, 20, 1))},
+            ValueError,
+            r"half_widths\[1\]: expected 6 or more, got 5",
+        ),
         ({"half_widths": [6, 6]}, ValueError, "half_widths: expected 1"),
         ({"half_widths": 6}, TypeError, "half_widths: expected a sequence"),
         ({"half_widths": [6], "form": "strong"}, ValueError, "half_widths: expected None"),

@@ -30,11 +30,13 @@ class Axis:
         matrices: By order from 0 on, sparse, `(M, N)`.
         centres: Indices of the places, `(M)`.
         half_width: How many points to either side take part.
+        reach: How far apart places are, in steps, that share no data.
     """
 
     matrices: list[Any]
     centres: NDArray[np.int64]
     half_width: int
+    reach: int
 
 
 def along(data: Array, matrices: Sequence[Any]) -> Array:
@@ -69,7 +71,7 @@ def difference_axis(points: Array, highest: int) -> Axis:
     half = (highest + _ACCURACY) // 2
     inner = slice(half, len(points) - half)
     matrices = [difference_matrix(points, order)[inner] for order in range(highest + 1)]
-    return Axis(matrices, np.arange(len(points))[inner], half)
+    return Axis(matrices, np.arange(len(points))[inner], half, 2 * half + 1)
 
 
 def weak_axis(step: float, count: int, half: int, highest: int) -> Axis:
@@ -77,7 +79,9 @@ def weak_axis(step: float, count: int, half: int, highest: int) -> Axis:
 
     By partial integration, :math:`\int \phi\, u^{(a)} = (-1)^a \int \phi^{(a)} u`, so that no data is differentiated.
     The power p lets phi and its derivatives vanish at the edges of its support, so that sums over the points are
-    integrals of high order. Its integral is 1.
+    integrals of high order. Its integral is 1. The weights of each derivative of phi are changed by the least, relative
+    to phi, with which partial integration holds for sums over the points, too, of polynomials u up to degree
+    highest + 3.
 
     References:
         Messenger and Bortz (2021), https://doi.org/10.1137/20M1343166.
@@ -85,21 +89,37 @@ def weak_axis(step: float, count: int, half: int, highest: int) -> Axis:
     Arguments:
         step: Between the points, even.
         count: Of the points, N.
-        half: Half-width of the support, in steps.
+        half: Half-width of the support, in steps, :func:`least_half_width` or more.
         highest: Highest order.
     """
     s = np.arange(-half, half + 1) / half
-    power = max(highest + 2, math.ceil(math.log(_EDGE) / math.log((2 * half - 1) / half**2)) if half > 2 else 0)
+    # phi is near to a Gaussian of variance half^2 / (2 p) in steps, which points a step apart cannot show below 1.
+    power = max(highest + 2, min(math.ceil(math.log(_EDGE) / math.log((2 * half - 1) / half**2)), half**2 // 2))
     shape = np.polynomial.Polynomial([1, 0, -1]) ** power
-    mass = shape(s).sum()
+    window = (1 - s**2) ** power
+    mass = window.sum()
+    window /= mass
+    root = np.sqrt(window)
+    degrees = range(highest + _ACCURACY)
+    monomials = np.stack([s**degree for degree in degrees])
     centres = np.arange(half, count - half, max(1, half // _OVERLAP))
     places = centres[:, None] + np.arange(-half, half + 1)
     rows = np.repeat(np.arange(len(centres)), len(s))
     matrices = []
     for order in range(highest + 1):
-        values = shape.deriv(order)(s) / (mass * (-half * step) ** order)
+        values = (-1) ** order * shape.deriv(order)(s) / mass
+        derivatives = np.stack([math.perm(degree, order) * s ** max(degree - order, 0) for degree in degrees])
+        missing = derivatives @ window - monomials @ values
+        values += root * np.linalg.lstsq(monomials * root, missing, rcond=None)[0]
+        values /= (half * step) ** order
         matrices.append(csr_array((np.tile(values, len(centres)), (rows, places.ravel())), shape=(len(centres), count)))
-    return Axis(matrices, centres, half)
+    # Test functions are 0 at the edges of their supports.
+    return Axis(matrices, centres, half, 2 * half)
+
+
+def least_half_width(highest: int) -> int:
+    """The least half-width, in steps, with points enough for derivatives up to the order `highest`."""
+    return highest + 2
 
 
 def half_width(data: Array, highest: int) -> int:
@@ -121,7 +141,7 @@ def half_width(data: Array, highest: int) -> int:
     least = max(3.0, math.sqrt(3) * count * _DEVIATIONS / (2 * math.pi * frequency))
     most = 10 * count
     half = brentq(excess, least, most) if excess(least) * excess(most) < 0 else least
-    return max(highest + 2, min(int(half), (count - 1) // 8))
+    return max(least_half_width(highest), min(int(half), (count - 1) // 8))
 
 
 def _corner(data: Array) -> int:

@@ -16,7 +16,7 @@ from ksubset.equations.arguments import (
     check_sizes,
     check_trajectories,
 )
-from ksubset.equations.derivatives import Axis, along, difference_axis, half_width, weak_axis
+from ksubset.equations.derivatives import Axis, along, difference_axis, half_width, least_half_width, weak_axis
 from ksubset.equations.library import Library, Term
 from ksubset.equations.results import Equations, Path
 from ksubset.regression import BestSubsetRegressor
@@ -70,7 +70,8 @@ def discover_equations(
     Each equation is a best subset regression: least squares on k terms, chosen by
     :class:`~ksubset.regression.BestSubsetRegressor`, which enumerates them where there are 200,000 subsets or fewer. In
     the weak form both sides are integrated against test functions and derivatives are moved to these, so that noise is
-    not differentiated; in the strong form derivatives are differences of neighbours.
+    not differentiated; in the strong form derivatives are differences of neighbours. A variable that never changes has
+    the equation x' = 0, without a term.
 
     "auto" leaves out one of five blocks of time after the other, with what overlaps it, and takes the smallest number
     of terms whose error there is above the least one by no more than a standard error, over blocks, of the difference.
@@ -84,8 +85,9 @@ def discover_equations(
         space: Coordinates `(N)` along each axis of space, several as a list; None for trajectories.
         library: The terms; None are all monomials up to degree 3, on a grid with all derivatives up to the fourth.
         form: "weak" or "strong".
-        half_widths: Of the supports of the test functions in steps, along time and each axis of space; None to read
-            them off the spectra of the data, where noise begins.
+        half_widths: Of the supports of the test functions in steps, along time, 3 or more, and each axis of space, 2
+            or more above the highest order of a derivative; None to read them off the spectra of the data, where noise
+            begins.
         max_terms: With "auto", the most that are tried.
         variables: Names, `(d)`; None are x, y, z, on a grid u, v, w, and x1, x2, ... if there are more.
         random_state: Seed of the random starts of searches that are not exhaustive.
@@ -160,12 +162,14 @@ def _axes(
     if half_widths is not None:
         if not isinstance(half_widths, Sequence | np.ndarray):
             raise TypeError(f"half_widths: expected a sequence of integers, got {half_widths!r}")
-        half_widths = [check_integer("half_widths", half, 2) for half in half_widths]
         if len(half_widths) != len(axes) + 1:
             raise ValueError(f"half_widths: expected {len(axes) + 1}, along time and each axis, got {len(half_widths)}")
 
     def made(name: str, data: Array, points: Array, place: int, order: int) -> Axis:
-        half = half_width(data, order) if half_widths is None else half_widths[place]
+        if half_widths is None:
+            half = half_width(data, order)
+        else:
+            half = check_integer(f"half_widths[{place}]", half_widths[place], least_half_width(order))
         if 2 * half >= len(points):
             raise ValueError(f"{name}: expected more than {2 * half} points for half-width {half}, got {len(points)}")
         return weak_axis(check_even(name, points), len(points), half, order)
@@ -184,9 +188,9 @@ def _rows(states: Sequence[Array], grids: tuple[list[Axis], list[Axis]], terms: 
     left, right, groups, centres, reach = [], [], [], [], []
     for group, (state, time) in enumerate(zip(states, times, strict=True)):
         whole = [axis.matrices[0] for axis in axes]
-        left.append(
-            np.stack([along(values, [time.matrices[1], *whole]).ravel() for values in np.moveaxis(state, -1, 0)], 1)
-        )
+        # Without its start, which has no derivative in time, a state that never changes is exactly 0.
+        changes = np.moveaxis(state - state[:1], -1, 0)
+        left.append(np.stack([along(values, [time.matrices[1], *whole]).ravel() for values in changes], 1))
         columns = []
         for term in terms:
             values = term.function(state)
@@ -197,7 +201,7 @@ def _rows(states: Sequence[Array], grids: tuple[list[Axis], list[Axis]], terms: 
         right.append(np.stack(columns, 1))
         centres.append(np.repeat(time.centres, len(right[-1]) // len(time.centres)))
         groups.append(np.full(len(centres[-1]), group))
-        reach.append(np.full(len(centres[-1]), 2 * time.half_width))
+        reach.append(np.full(len(centres[-1]), time.reach))
     return _Rows(*(np.concatenate(parts) for parts in (left, right, groups, centres, reach)))
 
 
@@ -239,6 +243,8 @@ def _path(rows: _Rows, variable: int, most: int, folds: Sequence[Any] | None, se
 
 def _fitted(right: Array, left: Array, most: int, seed: int) -> tuple[Array, NDArray[np.bool_]]:
     """Coefficients of the best subsets of 1 to `most` terms, `(most, n)`, and whether each is proved to be best."""
+    if not left.any():
+        return np.zeros((most, right.shape[1])), np.ones(most, dtype=bool)
     # Powers of small numbers are much smaller, and must not count as nothing beside other columns.
     scale = np.linalg.norm(right, axis=0)
     scale[scale == 0] = 1

@@ -142,12 +142,16 @@ class Equations:
             raise ValueError("simulate: expected equations without derivatives in space")
         start = check_state("x0", [x0], 0, len(self.variables))[0]
         times = check_increasing("t", t, max(1, np.size(t)))
+        if len(times) == 1:
+            # The solver returns no state for an interval of no length.
+            return np.array([start])
         with np.errstate(over="ignore", invalid="ignore"):
             solved = solve_ivp(
                 self._derivative, (times[0], times[-1]), start, method="DOP853", t_eval=times, rtol=rtol, atol=atol
             )
         if not solved.success or not np.isfinite(solved.y).all():
-            raise ArithmeticError(f"simulate: the solution leaves all bounds after t = {solved.t[-1]:g}")
+            last = solved.t[-1] if len(solved.t) else times[0]
+            raise ArithmeticError(f"simulate: the solution leaves all bounds after t = {last:g}")
         states: Array = solved.y.T
         return states
 
