@@ -1,14 +1,17 @@
 """The whole tool against enumeration, and what ends or resumes it."""
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from itertools import combinations
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
-from ksubset.search import Apart, AtLeast, AtMost, Budget, Exactly, Search, minimize
+from ksubset.search import Apart, AtLeast, AtMost, Budget, Exactly, Search, SearchResult, minimize
+from ksubset.search.space import SearchSpace
 
 N, K = 20, 5
 
@@ -80,6 +83,95 @@ def test_a_budget_that_just_fits() -> None:
     assert minimize(lambda subset: -worth[subset].sum(), 4, 2, constraints=each).subset.tolist() == [0, 3]
 
 
+def total(subset: Any) -> float:
+    return -float(subset.sum())
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_budgets_in_tenths_beside_costs_beyond_them(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    tenths = rng.integers(1, 10, 9)
+    tenths[rng.permutation(9)[:2]] = 10 ** rng.integers(5, 14, 2)
+    limit = int(np.sort(tenths)[:5].sum())
+    feasible = [one for one in combinations(range(9), 4) if tenths[list(one)].sum() <= limit and 0 in one]
+    seen: list[tuple[int, ...]] = []
+
+    def watched(subset: Any) -> float:
+        seen.append(tuple(subset.tolist()))
+        return total(subset)
+
+    # Of tenths few are exact in binary, and their sums are off in both directions.
+    asked: dict[str, Any] = {"always": [0], "constraints": [Budget(tenths / 10, limit / 10)]}
+    if feasible:
+        assert minimize(watched, 9, 4, **asked).optimal
+        assert sorted(seen) == feasible
+    else:
+        with pytest.raises(ValueError, match="constraints: no subset of size 4"):
+            minimize(watched, 9, 4, **asked)
+
+
+def test_a_budget_of_small_costs_is_not_lost_beside_large_ones() -> None:
+    assert minimize(total, 5, 2, constraints=[Budget([1, 2, 2, 2, 1e9], 3)]).subset.tolist() == [0, 3]
+    assert minimize(total, 3, 2, constraints=[Budget([1e9 + 1, 1e9 + 2, 1e9], 2e9 + 1)]).subset.tolist() == [0, 2]
+    for costs, limit in (([1, 1.02, 1.02, 1.02, 1e8], 2.01), ([2, 2, 2, 2, 1e12], 3)):
+        with pytest.raises(ValueError, match="constraints: no subset of size 2"):
+            minimize(total, 5, 2, constraints=[Budget(costs, limit)])
+    costs = np.append(np.random.default_rng(0).random(59), 1e9)
+    limit = float(np.sort(costs)[:12].sum())
+
+    def within(subset: Any) -> float:
+        assert costs[subset].sum() <= limit * (1 + 1e-14)
+        return total(subset)
+
+    minimize(within, 60, 10, constraints=[Budget(costs, limit)], max_evaluations=300, random_state=0)
+
+
+@pytest.mark.parametrize(
+    ("k", "asked", "only"),
+    [
+        (2, {"always": [0, 1], "constraints": [Budget([1] * 5, 2)]}, [0, 1]),
+        (0, {"constraints": [AtMost(0, range(5))]}, []),
+        (1, {"always": [0], "constraints": [Apart(pairs=[(0, 1), (0, 2), (0, 3), (0, 4)])]}, [0]),
+        (2, {"exclude": [2, 3, 4], "constraints": [AtMost(1, [0]), AtLeast(0, [1])]}, [0, 1]),
+    ],
+)
+def test_constraints_that_leave_no_item_free(k: int, asked: dict[str, Any], only: list[int]) -> None:
+    result = minimize(total, 5, k, **asked)
+    assert (result.subset.tolist(), result.optimal, result.num_evaluations) == (only, True, 1)
+    assert Search(5, k, initial=[only], **asked).ask(3).tolist() == [only]
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_all_subsets_without_excluded_pairs_are_enumerated(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    pairs = [pair for pair in combinations(range(11), 2) if rng.random() < 0.1 * (1 + seed)]
+    wanted = [one for one in combinations(range(11), 3) if not set(combinations(one, 2)) & set(pairs)]
+    if wanted:
+        space = SearchSpace(11, 3, constraints=[Apart(pairs=pairs)])
+        points = space.enumerate(len(wanted))
+        assert points is not None
+        assert [tuple(space.items(point).tolist()) for point in points] == wanted
+
+
+def test_few_subsets_among_many_that_begin_well_are_all_evaluated() -> None:
+    result = minimize(total, 41, 20, constraints=[Apart(2, coordinates=range(41))], max_evaluations=300)
+    assert (result.optimal, result.num_evaluations, result.value) == (True, 231, -420)
+
+
+@pytest.mark.parametrize(("n", "k", "evaluations"), [(40, 38, 100), (100, 99, 50), (30, 29, 20), (60, 56, 200)])
+def test_almost_all_items(n: int, k: int, evaluations: int) -> None:
+    seen: set[tuple[int, ...]] = set()
+
+    def watched(subset: Any) -> float:
+        seen.add(tuple(subset.tolist()))
+        return total(subset)
+
+    for seed in range(5):
+        seen.clear()
+        result = minimize(watched, n, k, max_evaluations=evaluations, random_state=seed)
+        assert result.num_evaluations == len(seen) == evaluations
+
+
 @pytest.mark.parametrize(
     ("asked", "message"),
     [
@@ -115,6 +207,52 @@ def test_values_that_are_none() -> None:
         minimize(lambda subset: np.zeros(2), 3, 1)
     with pytest.raises(ValueError, match=r"f: .*\(3,\).*got shape \(\)"):
         minimize(lambda subsets: 0.0, 3, 1, vectorized=True)
+    with pytest.raises(ValueError, match=r"f: .*too large"):
+        minimize(lambda subset: 10**400, 3, 1)
+
+
+@pytest.mark.parametrize("value", [None, 1j, np.array([1j]), torch.tensor(1j), "1"])
+def test_what_is_no_real_number_is_refused(value: Any) -> None:
+    with pytest.raises(TypeError, match=f"f: expected to return a number, got {type(value).__name__}"):
+        minimize(lambda subset: value, 3, 1)
+    with pytest.raises(TypeError, match="f: expected to return shape"):
+        minimize(lambda subsets: [value] * len(subsets), 3, 1, vectorized=True)
+    with pytest.raises(TypeError, match="values: expected shape"):
+        Search(3, 1).tell([[0]], [value])
+
+
+def test_tensors_with_gradients_are_numbers() -> None:
+    weights = torch.tensor([3.0, 1.0, 2.0], requires_grad=True)
+    assert minimize(lambda subset: weights[subset].sum(), 3, 1).subset.tolist() == [1]
+    assert minimize(lambda subsets: weights[subsets].sum(1), 3, 1, vectorized=True).subset.tolist() == [1]
+    search = Search(3, 1)
+    search.tell([[0], [1], [2]], weights)
+    assert search.result().subset.tolist() == [1]
+
+
+@pytest.mark.parametrize("value", [np.nan, -np.inf, np.inf])
+def test_initial_values_that_are_none_are_the_worst(value: float) -> None:
+    known = {(0, 1): value}
+    result = minimize(total, 5, 2, initial=known)
+    assert (result.subset.tolist(), result.num_evaluations) == ([3, 4], 9)
+    assert minimize(total, 40, 5, initial={(0, 1, 2, 3, 4): value}, max_evaluations=50).num_evaluations == 50
+
+
+def test_values_known_before_are_no_evaluations() -> None:
+    rng = np.random.default_rng(0)
+    subsets = list(combinations(range(20), 3))
+    known = {subsets[place]: float(sum(subsets[place])) for place in rng.permutation(len(subsets))[:300]}
+    # The best first, so that none that is known improves on it.
+    known = dict(sorted(known.items(), key=lambda pair: pair[1]))
+    result = minimize(lambda subset: 100.0, 20, 3, initial=known, max_evaluations=None, patience=40)
+    assert result.num_evaluations == 40
+    assert result.trace[:, 0].tolist() == [0]
+    calls = noisy_calls(20, 3, 0, initial=known, max_evaluations=300)
+    assert len(calls.values) == 300
+    assert calls.result.confirmed_value is not None
+    # A tenth of the evaluations since, not of the values.
+    calls = noisy_calls(20, 3, 0, initial=known, max_evaluations=None, patience=40)
+    assert len(calls.values) < 80
 
 
 def rough(subset: Any) -> float:
@@ -194,6 +332,77 @@ def test_noise_is_averaged_and_fresh_values_are_unbiased() -> None:
     # Five standard errors: a false alarm in a million seeds, and the seed is fixed.
     assert abs(result.value + 4) < 5 * result.standard_error
     assert not result.optimal
+
+
+@dataclass
+class Calls:
+    """What a noisy function has returned, and what came of it."""
+
+    values: list[float]
+    result: SearchResult
+
+
+def noisy_calls(n: int, k: int, seed: int, failures: float = 0.0, **asked: Any) -> Calls:
+    """The least sum of k of n with noise, some values NaN."""
+    rng, values = np.random.default_rng(seed), []
+
+    def function(subset: Any) -> float:
+        values.append(np.nan if rng.random() < failures else float(subset.sum() + rng.normal()))
+        return values[-1]
+
+    return Calls(values, minimize(function, n, k, noisy=True, random_state=seed, **asked))
+
+
+@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize(("n", "k", "evaluations"), [(10, 3, 300), (10, 3, 1000), (6, 2, 40), (3, 1, 100), (4, 4, 50)])
+def test_noise_on_few_subsets_uses_all_evaluations(n: int, k: int, evaluations: int, seed: int) -> None:
+    calls = noisy_calls(n, k, seed, max_evaluations=evaluations)
+    assert calls.result.num_evaluations == len(calls.values) == evaluations
+    # The last tenth is of the finalists alone; where these are two, each has a half.
+    assert calls.result.confirmed_value is not None
+    fresh = calls.values[-(evaluations // 10) :]
+    assert min(fresh) <= calls.result.confirmed_value <= max(fresh)
+
+
+def test_noise_on_few_subsets_until_patience_or_time_ends() -> None:
+    calls = noisy_calls(6, 2, 0, max_evaluations=None, patience=500)
+    assert len(calls.values) > 500
+    assert calls.result.confirmed_value is not None
+    calls = noisy_calls(6, 2, 0, max_evaluations=None, max_seconds=0.3)
+    assert len(calls.values) > 30
+    assert calls.result.confirmed_value is not None
+
+
+@pytest.mark.parametrize(
+    ("n", "evaluations", "seed"), [(3, 10, 18), (3, 13, 70), (8, 12, 22), *((5, 14, seed) for seed in range(20))]
+)
+def test_noise_on_few_subsets_and_few_evaluations(n: int, evaluations: int, seed: int) -> None:
+    assert len(noisy_calls(n, 1, seed, max_evaluations=evaluations).values) == evaluations
+    rng = np.random.default_rng(seed)
+    search = Search(n, 1, noisy=True, max_evaluations=evaluations, random_state=seed)
+    while len(subsets := search.ask()):
+        search.tell(subsets, subsets.sum(1) + rng.normal(size=1))
+    assert search.num_evaluations == evaluations
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_noise_with_failures(seed: int) -> None:
+    calls = noisy_calls(8, 2, seed, failures=0.3, max_evaluations=200)
+    assert calls.result.num_evaluations == 200
+    assert calls.result.confirmed_value == calls.result.value
+    assert calls.result.standard_error > 0
+    assert abs(calls.result.value - calls.result.subset.sum()) < 5 * calls.result.standard_error
+    with pytest.raises(ValueError, match="f: expected finite values, got none in 40"):
+        noisy_calls(8, 2, seed, failures=1.0, max_evaluations=40)
+
+
+def test_noise_with_failures_before_anything_is_confirmed() -> None:
+    search = Search(3, 3, noisy=True)
+    for value in (np.nan, 4.0, np.inf, 2.0):
+        search.tell(search.ask(), [value])
+    result = search.result()
+    assert (result.value, result.confirmed_value, result.num_evaluations) == (3, None, 4)
+    assert result.standard_error == pytest.approx(1)
 
 
 def test_a_warm_start_and_shares() -> None:

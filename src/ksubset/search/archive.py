@@ -31,14 +31,18 @@ class Keys:
 
 
 class Archive:
-    """Points and the sums of their values, a row for each point."""
+    """Points and the means of their values, a row for each point."""
 
     def __init__(self) -> None:
         self.points: list[NDArray[np.int64]] = []
         """Ascending places, `(K)` each."""
         self.mean: list[float] = []
+        """Of the finite values of each; infinite while there is none."""
         self.count: list[int] = []
-        self._squares = 0.0
+        """Values that the mean is of."""
+        self.tries: list[int] = []
+        """Values, finite or not."""
+        self._squares, self._degrees = 0.0, 0
         self.rows: dict[int, int] = {}
         """Row of each key."""
         self.evaluations = 0
@@ -51,18 +55,20 @@ class Archive:
             self.points.append(point)
             self.mean.append(value)
             self.count.append(1)
+            self.tries.append(1)
             return row
-        self.count[row] += 1
+        self.tries[row] += 1
         before = self.mean[row]
-        self.mean[row] = before + (value - before) / self.count[row] if before < math.inf else math.inf
-        if value < math.inf and before < math.inf:
+        if before == math.inf:
+            self.mean[row] = value
+        elif value < math.inf:
+            self.count[row] += 1
+            self.mean[row] = before + (value - before) / self.count[row]
             self._squares += (value - before) * (value - self.mean[row])
-        else:
-            self.mean[row] = math.inf
+            self._degrees += 1
         return row
 
     @property
     def noise(self) -> float:
         """Variance of a value, pooled over all points with several; infinite while there is none."""
-        degrees = self.evaluations - len(self.points)
-        return self._squares / degrees if degrees else math.inf
+        return self._squares / self._degrees if self._degrees else math.inf

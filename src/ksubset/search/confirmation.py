@@ -17,11 +17,10 @@ class Confirmation:
 
     Arguments:
         archive: Points and their values so far.
-        num_points: Number of all points, if they are as few as evaluations.
-        max_evaluations: A tenth of it is kept, a half where all points may be finalists.
+        max_evaluations: A tenth of it is kept; None if that is not known.
     """
 
-    def __init__(self, archive: Archive, num_points: int | None, max_evaluations: int | None) -> None:
+    def __init__(self, archive: Archive, max_evaluations: int | None) -> None:
         self._archive = archive
         self.reserve = 0 if max_evaluations is None else max_evaluations // 10
         self.starts_at = math.inf if max_evaluations is None else max_evaluations - self.reserve
@@ -53,7 +52,7 @@ class Confirmation:
         stage = (self.evaluations * rounds) // max(1, self.reserve)
         keep = max(2, len(self.values) >> stage)
         if keep < len(self._left) and all(self.values[row] for row in self._left):
-            self._left = sorted(self._left, key=lambda row: float(np.mean(self.values[row])))[:keep]
+            self._left = sorted(self._left, key=self.mean)[:keep]
         row = min(self._left, key=lambda row: len(self.values[row]) + self._asked.count(row))
         self._asked.append(row)
         return self._archive.points[row]
@@ -74,4 +73,13 @@ class Confirmation:
             return None
         most = max(map(len, self.values.values()))
         rows = [row for row in self._left if len(self.values[row]) >= max(1, most - 1)]
-        return min(rows, key=lambda row: float(np.mean(self.values[row])))
+        return min(rows, key=self.mean)
+
+    def mean(self, row: int) -> float:
+        """Of a finalist's fresh values that are finite; infinite if there is none."""
+        finite = self.finite(row)
+        return float(np.mean(finite)) if finite else math.inf
+
+    def finite(self, row: int) -> list[float]:
+        """A finalist's fresh values that are finite."""
+        return [value for value in self.values[row] if value < math.inf]

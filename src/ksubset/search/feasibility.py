@@ -10,10 +10,10 @@ from scipy.sparse import csr_array, diags_array, vstack
 
 from ksubset.search.constraints import Inequalities
 
-__all__ = ["Part", "conflict", "satisfies", "solve"]
+__all__ = ["Part", "conflict", "excessive", "satisfies", "solve", "widened"]
 
-# Sums in a different order differ by rounding; of numbers that fulfil a limit exactly, none may be refused.
-_ROUNDING = 1e-9
+# In units of the rounding of each addition: limits, coefficients and sums of them are all rounded.
+_ROUNDING = 4.0
 _SECONDS = 60.0
 
 
@@ -23,24 +23,40 @@ class Part:
 
     Arguments:
         name: As in "constraints[1] = Budget(costs, 5)".
-        inequalities: On all units.
+        inequalities: On all units, `widened`.
     """
 
     name: str
     inequalities: Inequalities
 
 
-def tolerance(inequalities: Inequalities) -> NDArray[np.float64]:
-    """What rounding may add to each of the sums, `(m)`."""
-    largest: NDArray[np.float64] = abs(inequalities.matrix).max(axis=1).toarray()
-    return _ROUNDING * np.maximum(largest, 1e-300)
+def widened(inequalities: Inequalities, count: int) -> Inequalities:
+    """The same with limits that sums of so many, in whatever order, do not miss by rounding alone."""
+    matrix, low, high = inequalities.matrix, inequalities.low, inequalities.high
+    bound = count * abs(matrix).max(axis=1).toarray()
+    # Where nothing cancels, a sum near a limit is no larger than the limit, however large other coefficients are.
+    cancels = matrix.min(axis=1).toarray() < 0
+    share = _ROUNDING * np.finfo(np.float64).eps * count
+    return Inequalities(
+        matrix,
+        low - share * np.where(cancels, bound, np.minimum(bound, abs(low))),
+        high + share * np.where(cancels, bound, np.minimum(bound, abs(high))),
+    )
+
+
+def excessive(inequalities: Inequalities) -> NDArray[np.bool_]:
+    """Items that by themselves are too much for a limit, `(n)`."""
+    entries = inequalities.matrix.tocoo()
+    limits = np.where(inequalities.matrix.min(axis=1).toarray() >= 0, inequalities.high, np.inf)
+    result = np.zeros(inequalities.matrix.shape[1], dtype=bool)
+    result[entries.col[entries.data > limits[entries.row]]] = True
+    return result
 
 
 def satisfies(inequalities: Inequalities, member: NDArray[np.bool_]) -> bool:
     """Whether a mask `(n)` fulfils them."""
     sums = inequalities.matrix @ member.astype(np.float64)
-    slack = tolerance(inequalities)
-    return bool((sums >= inequalities.low - slack).all() and (sums <= inequalities.high + slack).all())
+    return bool((sums >= inequalities.low).all() and (sums <= inequalities.high).all())
 
 
 def solve(
@@ -56,17 +72,22 @@ def solve(
     """
     exact = Inequalities(csr_array(np.ones((1, num_units))), np.array([float(size)]), np.array([float(size)]))
     matrices, lows, highs = [exact.matrix], [exact.low], [exact.high]
+    possible = np.ones(num_units)
+    for part in parts:
+        possible[excessive(part.inequalities)] = 0
     for part in parts:
         rows = part.inequalities
-        # The solver's tolerance is absolute, so that large coefficients would be taken less seriously.
-        largest = np.maximum(abs(rows.matrix).max(axis=1).toarray(), 1e-300)
-        matrices.append(diags_array(1 / largest) @ rows.matrix)
+        # The solver's tolerance is absolute: rows of large coefficients would be taken more seriously than others, and
+        # beside one that is too much for the limit, all others would be nothing.
+        matrix = (rows.matrix @ diags_array(possible)).tocsr()
+        largest = np.maximum(abs(matrix).max(axis=1).toarray(), 1e-300)
+        matrices.append(diags_array(1 / largest) @ matrix)
         lows.append(rows.low / largest)
         highs.append(rows.high / largest)
     cost = np.zeros(num_units) if objective is None else objective
     while True:
         found = milp(
-            cost, integrality=np.ones(num_units), bounds=Bounds(0, 1), options={"time_limit": _SECONDS},
+            cost, integrality=np.ones(num_units), bounds=Bounds(0, possible), options={"time_limit": _SECONDS},
             constraints=LinearConstraint(vstack(matrices).tocsr(), np.concatenate(lows), np.concatenate(highs)),
         )  # fmt: skip
         if found.x is None:

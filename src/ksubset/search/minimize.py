@@ -52,18 +52,19 @@ def minimize(
 ) -> SearchResult:
     """The k of n items for which a function is least; any function, of which nothing is known but its values.
 
-    All subsets are evaluated, and the result is optimal, where the constraints leave at most `max_evaluations`.
-    Otherwise it is the best that was found. Without noise no subset is evaluated twice.
+    All subsets are evaluated, and the result is optimal, where the constraints leave at most `max_evaluations` and
+    there is no noise. Otherwise it is the best that was found. Without noise no subset is evaluated twice.
 
     Arguments:
         f: What is minimized; maps a subset, as `encoding` says, to a number. NaN and infinite values, of either sign,
-            count as the worst.
+            count as the worst; with noise they are left out of the mean of a subset that has finite ones, too.
         n: Items there are.
         k: Items to choose; with `groups` the number of groups, where an item in none is a group of its own.
         vectorized: Whether f takes subsets as rows `(S, k)` and returns values `(S)`, instead of one at a time.
         encoding: "indices": f gets ascending indices `(k)`, int64. "mask": it gets a k-hot row `(n)`, boolean.
         noisy: Whether f returns another value each time. Then the few best subsets are evaluated again, with a tenth
-            of the evaluations, and compared by these fresh values, whose mean is the `value` of the result.
+            of the evaluations, and compared by these fresh values, whose mean is the `value` of the result. Of fewer
+            than 20 a tenth is too few; then those that are left once every subset was evaluated, if any, serve instead.
         max_evaluations: Calls of f at most, each subset of a vectorized call counted; None for no limit. Worse subsets
             are accepted ever more rarely towards it; in cycles, where `max_seconds` or `patience` may end the search
             before.

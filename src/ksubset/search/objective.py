@@ -4,12 +4,13 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import numpy as np
+import torch
 from joblib import Parallel, delayed, effective_n_jobs
 from numpy.typing import NDArray
 
 from ksubset.search.workers import streaming
 
-__all__ = ["ENCODINGS", "Objective", "encoded"]
+__all__ = ["ENCODINGS", "Objective", "encoded", "numbers"]
 
 ENCODINGS = ("indices", "mask")
 
@@ -57,7 +58,8 @@ class Objective:
                 encoded(subsets, self._encoding, self._num_items), min(self.num_workers, len(subsets))
             )
             for part, result in zip(parts, self._results(parts), strict=True):
-                yield from _numbers(result, len(part)).tolist()
+                expected = f"f: expected to return shape ({len(part)},), a number for each subset"
+                yield from numbers(result, len(part), expected).tolist()
         else:
             # One by one, as groups may differ in size.
             yield from map(
@@ -74,18 +76,30 @@ class Objective:
 def _number(result: Any) -> float:
     if isinstance(result, float):
         return result if -np.inf < result < np.inf else np.inf
-    return float(_numbers(result, None)[()])
+    return float(numbers(result, None, "f: expected to return a number")[()])
 
 
-def _numbers(result: Any, count: int | None) -> NDArray[np.float64]:
-    """Values `(count)`, or a single one `()`; not finite ones infinite."""
-    expected = "a number" if count is None else f"shape ({count},), a number for each subset"
+def numbers(result: Any, count: int | None, expected: str) -> NDArray[np.float64]:
+    """Values `(count)`, or a single one `()`; not finite ones infinite.
+
+    Raises:
+        TypeError, ValueError: They are none; the message begins with what was expected.
+    """
+    result = result.detach().cpu() if isinstance(result, torch.Tensor) else result
     try:
+        plain = np.asarray(result)
+        # NumPy would take None as NaN, parse strings, and drop imaginary parts.
+        if plain.dtype.kind not in "biufO":
+            raise TypeError(f"{plain.dtype} is no real number")
+        if plain.dtype == object and any(one is None for one in plain.flat):
+            raise TypeError("None is no number")
         values = np.asarray(result, dtype=np.float64)
-    except (TypeError, ValueError) as error:
-        raise TypeError(f"f: expected to return {expected}, got {type(result).__name__} ({error})") from error
+    except OverflowError as error:
+        raise ValueError(f"{expected}, got one too large for float64") from error
+    except (TypeError, ValueError, RuntimeError) as error:
+        raise TypeError(f"{expected}, got {type(result).__name__} ({error})") from error
     if count is None and values.size == 1:
         values = values.reshape(())
     if values.shape != (() if count is None else (count,)):
-        raise ValueError(f"f: expected to return {expected}, got shape {values.shape}")
+        raise ValueError(f"{expected}, got shape {values.shape}")
     return np.where(np.isfinite(values), values, np.inf)

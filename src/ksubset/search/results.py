@@ -49,11 +49,12 @@ class SearchResult:
         value: Its value; with noise `confirmed_value`, or the mean of its values if there is none, which
             flatters.
         standard_error: Of that mean; 0 without noise, NaN if the subset was evaluated once.
-        confirmed_value: With noise, the mean of values that had no part in the choice of the finalists; else None.
+        confirmed_value: With noise, the mean of values that had no part in the choice of the finalists, if any was
+            finite; else None.
         num_evaluations: Values used.
         optimal: Whether all subsets that may be chosen were evaluated, without noise, so that none is better.
         inclusion: `(n)`, share of the 100 best subsets evaluated that have each item; of all if there were fewer.
-        trace: Rows `(num_evaluations, value)` of each improvement, `(T, 2)`.
+        trace: Rows `(num_evaluations, value)` of each improvement, `(T, 2)`; 0 evaluations for values known before.
         elite: The 100 best subsets as masks, `(E, n)`, boolean, best first.
         elite_values: `(E)`.
 
@@ -94,7 +95,11 @@ def result_of(space: SearchSpace, state: SearchState, num_evaluations: int) -> S
         raise ValueError("f: expected at least one value, got none")
     fresh: list[float] = []
     if confirmation is not None and (winner := confirmation.winner) is not None:
-        best, fresh = winner, confirmation.values[winner]
+        fresh = confirmation.finite(winner)
+        best = winner if fresh else best
+    # With noise the best may be one of which no value was finite.
+    if not fresh and archive.mean[best] == math.inf:
+        best = int(np.argmin(archive.mean))
     value = float(np.mean(fresh)) if fresh else archive.mean[best]
     if not math.isfinite(value):
         raise ValueError(f"f: expected finite values, got none in {num_evaluations} evaluations")

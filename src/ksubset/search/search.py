@@ -1,6 +1,5 @@
 """What to evaluate next, as a conversation: ask for subsets, tell their values."""
 
-import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -9,7 +8,7 @@ from numpy.typing import NDArray
 
 from ksubset.search.arguments import check_integer
 from ksubset.search.constraints import Constraint
-from ksubset.search.objective import ENCODINGS, encoded
+from ksubset.search.objective import ENCODINGS, encoded, numbers
 from ksubset.search.results import SearchProgress, SearchResult, result_of
 from ksubset.search.space import SearchSpace
 from ksubset.search.state import SearchState
@@ -67,19 +66,19 @@ class Search:
             if value is None:
                 self.state.enqueue(point)
             else:
-                self.state.record(point, float(value))
-        self.state.given = self.state.archive.evaluations
+                self.state.know(point, float(numbers(value, None, "initial: expected numbers for values")[()]))
 
     @property
     def num_evaluations(self) -> int:
         """Values told."""
         fresh = 0 if self.state.confirmation is None else self.state.confirmation.evaluations
-        return self.state.archive.evaluations - self.state.given + fresh
+        return self.state.evaluations + fresh
 
     def ask(self, count: int = 1) -> NDArray[Any]:
         """Subsets to evaluate, at most so many; none if all subsets are known or asked for.
 
-        Where f is deterministic they are new ones, each asked for once.
+        Where f is deterministic they are new ones, each asked for once. With noise those that may be the best are asked
+        for again, and there are none once `max_evaluations` were told or the best few are confirmed.
 
         Raises:
             ValueError: Groups differ in size, and the encoding is not "mask".
@@ -102,12 +101,12 @@ class Search:
     @property
     def in_vain(self) -> int:
         """Evaluations since the last improvement."""
-        return self.state.archive.evaluations - (self.state.trace[-1][0] if self.state.trace else 0)
+        return self.state.evaluations - (self.state.trace[-1][0] if self.state.trace else 0)
 
     def confirm(self) -> None:
         """With noise, ask for nothing but the best few subsets from now on."""
         if self.state.confirmation is not None and self.state.archive.points:
-            self.state.confirmation.begin(max(2, self.state.archive.evaluations // 10))
+            self.state.confirmation.begin(max(2, self.state.evaluations // 10))
 
     def progress(self, max_evaluations: int | None, seconds: float) -> SearchProgress:
         """Where the search stands, after a value was told."""
@@ -132,16 +131,16 @@ class Search:
             values: `(S)`.
 
         Raises:
-            ValueError: There are not as many values as subsets, or a subset is not one that may be chosen.
+            TypeError, ValueError: There are not as many values as subsets, one is no real number, or a subset is none
+                that may be chosen.
         """
-        subsets, values = list(subsets), np.asarray(values, dtype=np.float64)
-        if values.shape != (len(subsets),):
-            raise ValueError(f"values: expected shape ({len(subsets)},), one for each subset, got {values.shape}")
+        subsets = list(subsets)
+        values = numbers(values, len(subsets), f"values: expected shape ({len(subsets)},), one for each subset")
         for subset, value in zip(subsets, values.tolist(), strict=True):
             items = (
                 np.flatnonzero(subset) if self._encoding == "mask" and len(subset) == self.space.num_items else subset
             )
-            self.state.record(self.space.point("subsets", items), value if math.isfinite(value) else math.inf)
+            self.state.record(self.space.point("subsets", items), value)
 
     def result(self) -> SearchResult:
         """The best so far.

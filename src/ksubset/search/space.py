@@ -10,7 +10,7 @@ from scipy.sparse import coo_array, csr_array, vstack
 
 from ksubset.search.arguments import check_integer, check_items
 from ksubset.search.constraints import Constraint, Inequalities
-from ksubset.search.feasibility import Part, conflict, solve, tolerance
+from ksubset.search.feasibility import Part, conflict, excessive, solve, widened
 
 __all__ = ["SearchSpace"]
 
@@ -93,12 +93,12 @@ class SearchSpace:
         self.kept = np.flatnonzero(kept)
         """Units that are always in."""
         if self._parts:
-            out |= self._impossible() & ~kept
+            out |= excessive(self._all_rows()) & ~kept
         self.free = np.flatnonzero(~kept & ~out)
         """Units that are in or out, `(F)`."""
         self.free_size = self.size - len(self.kept)
         """Free units in a subset, K."""
-        self.rules = self._rules() if self._parts else None
+        self.rules = self._rules() if self._parts and len(self.free) else None
         """None if every K free units will do."""
         self._thin = False
         self._sizes = np.array([len(items) for items in self.units])
@@ -126,10 +126,11 @@ class SearchSpace:
             (np.ones(self.num_items), (np.arange(self.num_items), self._unit_of)),
             shape=(self.num_items, len(self.units)),
         ).tocsr()
+        most = self.size * max(map(len, self.units))
         parts = []
         for place, constraint in enumerate(constraints):
             rows = constraint.inequalities(self.num_items)
-            rows = Inequalities((rows.matrix @ to_units).tocsr(), rows.low, rows.high)
+            rows = widened(Inequalities((rows.matrix @ to_units).tocsr(), rows.low, rows.high), most)
             parts.append(Part(f"constraints[{place}] = {constraint}", rows))
         return parts
 
@@ -138,17 +139,8 @@ class SearchSpace:
         matrix = vstack([part.inequalities.matrix for part in self._parts]).tocsr()
         low = np.concatenate([part.inequalities.low for part in self._parts])
         high = np.concatenate([part.inequalities.high for part in self._parts])
-        slack, always = tolerance(Inequalities(matrix, low, high)), matrix[:, self.kept].sum(axis=1)
-        return Inequalities(matrix, low - always - slack, high - always + slack)
-
-    def _impossible(self) -> NDArray[np.bool_]:
-        """Units that are by themselves too much for a limit, `(U)`."""
-        rows = self._all_rows()
-        entries = rows.matrix.tocoo()
-        limits = np.where(rows.matrix.min(axis=1).toarray() >= 0, rows.high, np.inf)
-        result = np.zeros(len(self.units), dtype=bool)
-        result[entries.col[entries.data > limits[entries.row]]] = True
-        return result
+        always = matrix[:, self.kept].sum(axis=1)
+        return Inequalities(matrix, low - always, high - always)
 
     def _rules(self) -> _Rules:
         rows = self._all_rows()
@@ -267,6 +259,7 @@ class SearchSpace:
         matrix = np.zeros((0, count)) if rules is None else rules.matrix
         if count * (size + 1) * len(matrix) > 10_000_000:
             return None
+        together = np.arange(count, -1, -1) if rules is None else _most_together(rules.excludes)
         lowest, highest = _extreme_sums(matrix, size), -_extreme_sums(-matrix, size)
         prefixes, sums = np.zeros((1, 0), dtype=np.int64), np.zeros((1, len(matrix)))
         for level in range(size):
@@ -282,6 +275,7 @@ class SearchSpace:
             if rules is not None:
                 keep &= (total + lowest[child + 1, left] <= rules.high).all(1)
                 keep &= (total + highest[child + 1, left] >= rules.low).all(1)
+                keep &= left <= together[child + 1]
                 for place in range(level) if rules.excludes.nnz else ():
                     keep[keep] = ~_pairs(rules.excludes, prefixes[parent[keep], place], child[keep])
             prefixes, sums = np.column_stack([prefixes[parent[keep]], child[keep]]), total[keep]
@@ -299,6 +293,25 @@ def _pairs(graph: csr_array, first: NDArray[np.int64], second: NDArray[np.int64]
     if not len(first):
         return np.zeros(0, dtype=bool)
     return np.asarray(graph[first, second]).ravel() > 0
+
+
+def _most_together(excludes: csr_array) -> NDArray[np.int64]:
+    """How many places from one on may be together at most, `(F + 1)`: as many as cliques that cover them, greedily."""
+    count = excludes.shape[0]
+    clique = np.full(count, -1)
+    sizes: list[int] = []
+    result = np.zeros(count + 1, dtype=np.int64)
+    for place in range(count - 1, -1, -1):
+        near = clique[excludes.indices[excludes.indptr[place] : excludes.indptr[place + 1]]]
+        found, times = np.unique(near[near >= 0], return_counts=True)
+        whole = found[times == np.array(sizes, dtype=np.int64)[found]]
+        clique[place] = whole[0] if len(whole) else len(sizes)
+        if len(whole):
+            sizes[whole[0]] += 1
+        else:
+            sizes.append(1)
+        result[place] = len(sizes)
+    return result
 
 
 def _extreme_sums(matrix: NDArray[np.float64], size: int) -> NDArray[np.float64]:

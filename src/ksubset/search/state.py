@@ -51,8 +51,7 @@ class SearchState:
     ) -> None:
         self.space, self.noisy, self._rng = space, noisy, rng
         self.archive, self.keys = Archive(), Keys(len(space.free))
-        self.given = 0
-        """Values that were known beforehand."""
+        self._given = 0
         self.walk = Walk(space, self.archive, self.keys, rng)
         self.cooling = Cooling([] if max_evaluations is None else [max_evaluations])
         self.pending: dict[int, _Asked] = {}
@@ -61,11 +60,15 @@ class SearchState:
         self.num_points = None if everything is None else len(everything)
         """Number of all points, if they will all be evaluated."""
         self._queue: deque[NDArray[np.int64]] = deque()
-        if everything is not None and not noisy:
+        # With noise they are found by the walk, and only what it leaves out is taken from here.
+        self._rest: deque[NDArray[np.int64]] = deque()
+        if everything is not None and noisy:
+            self._rest.extend(everything)
+        elif everything is not None:
             self._queue.extend(rng.permutation(everything))
         self.best_row: int | None = None
         self.trace: list[tuple[int, float]] = []
-        self.confirmation = Confirmation(self.archive, self.num_points, max_evaluations) if noisy else None
+        self.confirmation = Confirmation(self.archive, max_evaluations) if noisy else None
         self._limit = max_evaluations
         self._learn_at = 50.0
         self._challenger: int | None = None
@@ -74,27 +77,65 @@ class SearchState:
         """Evaluate a point before all others."""
         self._queue.appendleft(point)
 
+    def know(self, point: NDArray[np.int64], value: float) -> None:
+        """Take a value that was known beforehand, and is no evaluation."""
+        self._given += 1
+        self.record(point, value)
+
+    @property
+    def evaluations(self) -> int:
+        """Values of the search itself: without those known beforehand, and the fresh ones of the confirmation."""
+        return self.archive.evaluations - self._given
+
+    @property
+    def _left(self) -> float:
+        """Evaluations that are left; infinite if that is not known."""
+        return math.inf if self._limit is None else self._limit - self.evaluations
+
     def next_point(self) -> NDArray[np.int64] | None:
         """What to evaluate next; None if nothing is left, or values have to be told first."""
-        while self._queue:
-            point = self._queue.popleft()
-            if (key := self.keys.of(point)) not in self.archive.rows and key not in self.pending:
-                return self._asked(point, key, "start")
+        if (first := self._first_new(self._queue)) is not None:
+            return first
         if self.confirmation is not None:
-            if self.archive.evaluations >= self.confirmation.starts_at:
+            if self.evaluations >= self.confirmation.starts_at:
                 self.confirmation.begin(self.confirmation.reserve)
             if self.confirmation.due:
                 return self.confirmation.next_point()
+            # A tenth of few evaluations is too few to confirm anything.
+            if self._left <= 0:
+                return None
             if self.archive.evaluations >= self._learn_at and (likeliest := self._likeliest()) is not None:
                 return likeliest
             if (row := self._to_repeat()) is not None:
                 return self.archive.points[row]
-        if self.num_points is not None and len(self.archive.rows) + len(self.pending) >= self.num_points:
-            if self.confirmation is None or self._limit is None or self.pending:
+        all_known = self.num_points is not None and len(self.archive.rows) + len(self.pending) >= self.num_points
+        point = None if all_known else self._new_point()
+        return self._known_point() if point is None else point
+
+    def _first_new(self, queue: deque[NDArray[np.int64]]) -> NDArray[np.int64] | None:
+        """The first of a queue that is neither known nor asked for; those before it are dropped."""
+        while queue:
+            point = queue.popleft()
+            if (key := self.keys.of(point)) not in self.archive.rows and key not in self.pending:
+                return self._asked(point, key, "start")
+        return None
+
+    def _known_point(self) -> NDArray[np.int64] | None:
+        """With noise, where nothing new is left: what to evaluate again until the confirmation begins."""
+        archive, left = self.archive, self._left
+        if self.confirmation is None or self.best_row is None:
+            return None
+        if math.isfinite(left) and self.confirmation.reserve < 2 <= left:
+            if self.pending:
                 return None
-            self.confirmation.begin(self._limit - self.archive.evaluations)
+            self.confirmation.begin(int(left))
             return self.confirmation.next_point()
-        return self._new_point()
+        # The one that may be least, by two standard errors of its mean.
+        noise = archive.noise if math.isfinite(archive.noise) else 0.0
+        row = int(np.argmin(np.array(archive.mean) - 2 * np.sqrt(noise / np.array(archive.tries))))
+        if archive.mean[row] < archive.mean[self.best_row]:
+            self._challenger = row
+        return archive.points[row]
 
     def _likeliest(self) -> NDArray[np.int64] | None:
         """The point that the slope of all values on membership speaks for, which is not one that may be luck."""
@@ -135,7 +176,7 @@ class SearchState:
                 point, why = self.walk.kick(self.archive.points[self.best_row], strength), "kick"
             if (key := self.keys.of(point)) not in self.archive.rows and key not in self.pending:
                 return self._asked(point, key, why)
-        return None
+        return self._first_new(self._rest)
 
     def _new_swap(self) -> Swap | None:
         """A proposal of the walk that is not known; steps over those that are cost nothing."""
@@ -153,7 +194,7 @@ class SearchState:
         return self.walk.untried(self.pending)
 
     def _consider(self, point: NDArray[np.int64], key: int, value: float) -> None:
-        self.walk.consider(point, key, value, self.cooling.temperature(self.archive.evaluations - self.given))
+        self.walk.consider(point, key, value, self.cooling.temperature(self.evaluations))
 
     def _to_repeat(self) -> int | None:
         """Row of a point whose mean is to be known better, if there is one."""
@@ -167,10 +208,10 @@ class SearchState:
             return None
         # One bad value does not speak against what all values speak for.
         slack = error if self.confirmation is not None and rival in self.confirmation.favourites else 0.0
-        if archive.mean[rival] >= archive.mean[best] + slack or archive.count[rival] >= _RACE:
+        if archive.mean[rival] >= archive.mean[best] + slack or archive.tries[rival] >= _RACE:
             self._challenger = None
             return None
-        return rival if archive.count[rival] <= archive.count[best] else best
+        return rival if archive.tries[rival] <= archive.tries[best] else best
 
     def record(self, point: NDArray[np.int64], value: float) -> None:
         """Take the value of a point, whether it was asked for or not."""
@@ -208,4 +249,4 @@ class SearchState:
         self.best_row, self._challenger = row, None
         point = self.archive.points[row]
         self.walk.move(point, self.keys.of(point), self.archive.mean[row])
-        self.trace.append((self.archive.evaluations, self.archive.mean[row]))
+        self.trace.append((self.evaluations, self.archive.mean[row]))

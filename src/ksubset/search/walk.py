@@ -55,7 +55,7 @@ class Walk:
         self.members: NDArray[np.int64] = np.zeros(0, dtype=np.int64)
         self.others: NDArray[np.int64] = np.arange(len(space.free))
         self._effects = Effects(len(space.free), rng)
-        self._width = max(1.0, space.free_size / 8)
+        self._width = max(1.0, min(space.free_size / 8, len(space.free) - space.free_size))
         self._allowed: NDArray[np.bool_] | None = None
         self._rest: list[int] | None = None
 
