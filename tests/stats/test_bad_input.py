@@ -54,6 +54,24 @@ def test_one_stratum(made: dict[str, Any]) -> None:
         model.fit("robust")
 
 
+def test_scores_that_do_not_span_the_columns() -> None:
+    rng = np.random.default_rng(0)
+    group, y = np.repeat([0, 1], 6), [1, 0, 1, 0, 1, 0] * 2
+    for _ in range(3):
+        copied = ConditionalLogit(y, rng.normal(size=(12, 2)), group, weights=[2] * 12)
+        with pytest.raises(ValueError, match=r"got 4 units, and their scores have rank 1 for 2 columns"):
+            copied.fit("robust")
+    symmetric = CoxPH([1, 1, 1], [1, 1, 1], [1, 0, 2], "breslow")
+    with pytest.raises(ValueError, match=r"got 3 units, and their scores have rank 0 for 1 columns"):
+        symmetric.fit("robust")
+    with pytest.raises(ValueError, match=r"covariance='clustered' needs .* got 2 units, .* rank 0"):
+        CoxPH([1, 1], [1, 1], [1.0, 0], "breslow").fit("clustered", clusters=[3, 4])
+    # As many scores as they need, and no more.
+    group, y = np.repeat(np.arange(3), 6), [1, 0, 1, 0, 1, 0] * 3
+    results = ConditionalLogit(y, rng.normal(size=(18, 2)), group).fit("robust")
+    assert np.linalg.matrix_rank(results.cov_params()) == 2
+
+
 @pytest.mark.parametrize(("value", "kind"), [(0, "case"), (1, "control")])
 def test_no_or_all_cases(made: dict[str, Any], value: int, kind: str) -> None:
     with pytest.raises(ValueError, match=f"no stratum of groups .* endog has no {kind} at all"):
@@ -128,6 +146,48 @@ def test_covariates_that_are_no_numbers(made: dict[str, Any], fit: Any) -> None:
         fit(made, x=made["x"].set_axis(["a", "a"], axis=1))
 
 
+@pytest.mark.parametrize(
+    "values",
+    [
+        np.array([1.5, "2", *range(ROWS - 2)], dtype=object),
+        np.array([1.5, b"2", *range(ROWS - 2)], dtype=object),
+        pd.Series([*map(str, range(ROWS))], dtype="category"),
+        np.arange(ROWS) * (1 + 1j),
+        np.arange(ROWS).astype("datetime64[D]"),
+        np.arange(ROWS).astype("timedelta64[s]"),
+        pd.Series(pd.date_range("2020-01-01", periods=ROWS, tz="UTC")),
+    ],
+)
+def test_what_converts_to_a_number_and_is_none(made: dict[str, Any], values: Any) -> None:
+    with pytest.raises(TypeError, match="exog column 'x1' must be numeric, got "):
+        logit(made, x=values if isinstance(values, np.ndarray) else values.rename("x1"))
+    with pytest.raises(TypeError, match="time must be numeric, got "):
+        cox(made, time=values)
+
+
+def test_integers_that_floats_do_not_tell_apart() -> None:
+    event, x, time = [1, 1, 0, 1, 1, 1], [1, 0, 2, 3, 0, 1], np.arange(6)
+    for later in (2**53 + time, pd.Series(2**60 + time, dtype="Int64"), (2**63 + time.astype(np.uint64))):
+        with pytest.raises(ValueError, match=r"time has different integers beyond 2\*\*53 .* subtract their smallest"):
+            CoxPH(later, event, x)
+    expected = CoxPH(time, event, x).fit().params.item()
+    for same in (2**53 + 2 * time, 2**60 * time, 2**53 - 6 + time):
+        assert CoxPH(same, event, x).fit().params.item() == pytest.approx(expected, rel=1e-12)
+
+
+def test_labels_of_several_parts(made: dict[str, Any]) -> None:
+    expected = logit(made).fit().params
+    parts = [(g // 2, "ab"[g % 2]) for g in made["group"]]
+    frame = pd.DataFrame(parts, columns=["town", "house"])
+    for labels in (parts, tuple(parts), pd.Series(parts), pd.MultiIndex.from_frame(frame)):
+        np.testing.assert_array_equal(logit(made, group=labels).fit().params, expected)
+    frame.loc[3, "house"] = None
+    with pytest.raises(ValueError, match="groups has 1 missing values"):
+        logit(made, group=pd.MultiIndex.from_frame(frame))
+    with pytest.raises(ValueError, match=r"groups must have one label .* got shape \(30, 2\)"):
+        logit(made, group=[list(pair) for pair in parts])
+
+
 def test_other_values_that_do_not_fit(made: dict[str, Any]) -> None:
     missing = made["group"].astype(float)
     missing[2] = np.nan
@@ -139,6 +199,11 @@ def test_other_values_that_do_not_fit(made: dict[str, Any]) -> None:
         ({"offset": np.full(ROWS, np.inf)}, "offset has 30 infinite values"),
         ({"weights": np.full(ROWS, -1)}, "weights must be positive integers .* got -1"),
         ({"weights": np.full(ROWS, 0.5)}, "weights must be positive integers .* got 0.5"),
+        (
+            {"weights": np.full(ROWS, 1e19)},
+            r"weights must be at most 300239975158033 where there are 30 rows, got 1e\+19",
+        ),
+        ({"weights": np.full(ROWS, 1e308)}, r"weights must be at most .* got 1e\+308"),
         ({"weights": 1 + np.arange(ROWS)}, "weights must be the same in all rows of a stratum, and differ in 0"),
     ):
         with pytest.raises(ValueError, match=text):
@@ -202,8 +267,21 @@ def test_half_of_two_hundred_thousand() -> None:
     assert results.predict().sum() == pytest.approx(n // 2, rel=1e-10)
 
 
-@pytest.mark.parametrize("scale", [1e-100, 1e100])
-def test_units_do_not_matter(made: dict[str, Any], scale: float) -> None:
-    expected = logit(made).fit()
-    results = logit(made, x=made["x"] * scale).fit()
+@pytest.mark.parametrize("scale", [1e-300, 1e-160, 1e-100, 1e100, 1e160, 1e306])
+@pytest.mark.parametrize("covariance", ["hessian", "robust"])
+def test_units_do_not_matter(made: dict[str, Any], scale: float, covariance: Any) -> None:
+    expected = logit(made).fit(covariance)
+    results = logit(made, x=made["x"] * scale).fit(covariance)
     np.testing.assert_allclose(results.params * scale, expected.params, rtol=1e-9)
+    np.testing.assert_allclose(results.bse * scale, expected.bse, rtol=1e-9)
+    np.testing.assert_allclose(results.pvalues, expected.pvalues, rtol=1e-9)
+    np.testing.assert_allclose(results.wald_test, expected.wald_test, rtol=1e-9)
+
+
+@pytest.mark.parametrize("fit", [logit, cox])
+def test_a_common_shift_costs_no_digits(made: dict[str, Any], fit: Any) -> None:
+    shifted = made["x"].round(3) + 1e9
+    expected = fit(made, x=shifted - 1e9).fit()
+    results = fit(made, x=shifted).fit()
+    assert results.llf == pytest.approx(expected.llf, rel=1e-13)
+    np.testing.assert_allclose(results.bse, expected.bse, rtol=1e-12)

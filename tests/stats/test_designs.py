@@ -3,6 +3,7 @@ import itertools
 import numpy as np
 import pandas as pd
 import pytest
+import torch
 from oracle import z_limit
 
 from ksubset.stats import SamplingDesign, pps_sample
@@ -83,6 +84,27 @@ def test_rows_of_a_data_frame() -> None:
     p = np.array([0.4, 0.3, 0.2, 0.1])
     one_by_one = p + [sum(p[j] * p[i] / (1 - p[j]) for j in range(4) if j != i) for i in range(4)]
     np.testing.assert_allclose(one_by_one, [0.716, 0.608, 0.441, 0.235], atol=5.1e-4)
+
+
+def test_tensors_are_arrays() -> None:
+    sizes = np.array([4.0, 3, 2, 1])
+    design, expected = (SamplingDesign.from_sizes(x, 2) for x in (torch.from_numpy(sizes), sizes))
+    np.testing.assert_array_equal(design.inclusion_probabilities, expected.inclusion_probabilities)
+    design, expected = (SamplingDesign(x) for x in (torch.from_numpy(sizes / 5), sizes / 5))
+    np.testing.assert_array_equal(design.inclusion_probabilities, expected.inclusion_probabilities)
+    assert design.sample(np.int64(3)).tolist() == design.sample(3).tolist()
+    assert design.joint_inclusion_probabilities([]).shape == (0, 0)
+    with pytest.raises(ValueError, match=r"one dimension, got shape \(1, 2\)"):
+        SamplingDesign(torch.tensor([[0.5, 0.5]]))
+
+
+def test_sizes_of_all_magnitudes() -> None:
+    assert SamplingDesign.from_sizes([1e-98, 7e275, 4e184, 1e-197], 3).certain.tolist() == [0, 1, 2]
+    for sizes, expected in (
+        ([1e300, 2e-310, 1e-310, 1e-310], [1, 1 / 2, 1 / 4, 1 / 4]),
+        ([1e308, 1e308, 1e308, 5e-324], [2 / 3, 2 / 3, 2 / 3, 0]),
+    ):
+        np.testing.assert_allclose(SamplingDesign.from_sizes(sizes, 2).inclusion_probabilities, expected, rtol=1e-9)
 
 
 def test_what_is_no_design() -> None:

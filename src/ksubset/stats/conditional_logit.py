@@ -113,8 +113,11 @@ class ConditionalLogit:
         return cls(endog, exog, found.pop("groups"), **found)
 
     def _solved(self, coefficients: Array) -> tuple[Array, Array, Array, Array]:
+        """See `_solved_at`."""
+        return self._solved_at(self._scaled @ coefficients + self._offset[self._order])
+
+    def _solved_at(self, eta: Array) -> tuple[Array, Array, Array, Array]:
         """Log-likelihoods `(S)` and scores `(S, p)` of the strata, the information, and the probabilities of rows."""
-        eta = self._scaled @ coefficients + self._offset[self._order]
         p = len(self._names)
         normalizer, mean = np.empty(len(self._first)), np.empty((len(self._first), p))
         information, expected = np.zeros((p, p)), np.zeros(len(eta))
@@ -158,8 +161,9 @@ class ConditionalLogit:
             if (code[self._order] != np.repeat(code[self._order[self._first]], self._sizes)).any():
                 raise ValueError("clusters must be the same in all rows of a stratum")
         events = int(self._weight @ self._cases)
+        design = self._solved_at(np.zeros(len(self._order)))[2] if self._offset.any() else None
         estimates = estimate(
-            self._evaluate, self._scores, self._names, self._scale, events, covariance, clusters, notify
+            self._evaluate, design, self._scores, self._names, self._scale, events, covariance, clusters, notify
         )  # fmt: skip
         return ConditionalLogitResults(self, estimates)
 

@@ -158,7 +158,9 @@ class CoxPH:
         return until
 
     def _solved(self, coefficients: Array) -> tuple[Array, ...]:
-        eta = self._scaled @ coefficients + self._offset
+        return self._solved_at(self._scaled @ coefficients + self._offset)
+
+    def _solved_at(self, eta: Array) -> tuple[Array, ...]:
         p, groups = len(self._names), len(self._at)
         value, hazard, own = np.empty((3, groups))
         mean, drift, own_drift = np.empty((3, groups, p))
@@ -237,8 +239,9 @@ class CoxPH:
         if clusters is not None:
             reading.labels(clusters, "clusters", len(self._x))
         events = int(self._deaths.sum())
+        design = self._solved_at(np.zeros(len(self._order)))[3] if self._offset.any() else None
         estimates = estimate(
-            self._evaluate, self._scores, self._names, self._scale, events, covariance, clusters, notify
+            self._evaluate, design, self._scores, self._names, self._scale, events, covariance, clusters, notify
         )  # fmt: skip
         return CoxPHResults(self, estimates)
 
@@ -294,7 +297,7 @@ class CoxPHResults(Results):
             ValueError: Another `kind`.
         """
         model = self.model
-        coefficients = self._estimates.params * model._scale
+        coefficients = self._estimates.coefficients
         if kind == "martingale":
             values = np.empty(len(model._x))
             values[model._order] = model._event - model._expected(coefficients)

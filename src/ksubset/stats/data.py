@@ -1,5 +1,6 @@
 """What models read from arrays, data frames and formulas, and what they refuse."""
 
+from datetime import datetime, timedelta
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -12,6 +13,10 @@ __all__ = [
 ]  # fmt: skip
 
 Array = NDArray[np.float64]
+# What converts to a float all the same: a string is no number, even one that looks like one.
+_NOT_NUMBERS = (str, bytes, complex, np.complexfloating, datetime, timedelta, np.datetime64, np.timedelta64)
+# The integers up to here are floats.
+_LARGEST = 2**53
 
 
 class Columns(NamedTuple):
@@ -67,13 +72,22 @@ def _as_floats(values: Any, name: str) -> Array:
         raise ValueError(f"{name} must have one dimension, got shape {np.shape(values)}")
     if missing := int(series.isna().sum()):
         raise ValueError(f"{name} has {missing} missing values; leave these rows out first (dropna)")
+    if series.dtype.kind not in "biuf":
+        for value in series:
+            if isinstance(value, _NOT_NUMBERS):
+                raise TypeError(f"{name} must be numeric, got {value!r} ({series.dtype})")
     try:
-        # A string is no number, even one that looks like one.
-        if any(isinstance(value, str) for value in series.head(1)):
-            raise TypeError
         array: Array = series.to_numpy(dtype=np.float64)
     except (TypeError, ValueError) as error:
         raise TypeError(f"{name} must be numeric, got {series.dtype}") from error
+    if (
+        series.dtype.kind in "iu"
+        and np.abs(array).max(initial=0.0) >= _LARGEST
+        and len(np.unique(array)) < series.nunique()
+    ):
+        raise ValueError(
+            f"{name} has different integers beyond 2**53 that are equal as floats; subtract their smallest first"
+        )
     if infinite := int((~np.isfinite(array)).sum()):
         raise ValueError(f"{name} has {infinite} infinite values")
     return array
@@ -91,6 +105,10 @@ def events(values: Any, name: str, rows: int) -> NDArray[np.bool_]:
 
 def labels(values: Any, name: str, rows: int) -> tuple[NDArray[np.int64], pd.Index]:
     """Read one label of any kind for each row: its number, and the labels in the order of their first rows."""
+    if isinstance(values, pd.MultiIndex):
+        values = pd.Series(values.tolist(), dtype=object).mask(np.any(np.equal(values.codes, -1), axis=0))
+    elif isinstance(values, list | tuple) and any(isinstance(value, tuple) for value in values):
+        values = pd.Series(values, dtype=object)
     if np.ndim(values) != 1 or len(values) != rows:
         raise ValueError(f"{name} must have one label for each of the {rows} rows, got shape {np.shape(values)}")
     series = pd.Series(values)
@@ -108,6 +126,8 @@ def integers(values: Any, name: str, rows: int) -> NDArray[np.int64]:
     if not ((array >= 1) & (array == np.floor(array))).all():
         other = array[(array < 1) | (array != np.floor(array))][0]
         raise ValueError(f"{name} must be positive integers (how often a row was observed), got {other:g}")
+    if array.max() > _LARGEST // rows:
+        raise ValueError(f"{name} must be at most {_LARGEST // rows} where there are {rows} rows, got {array.max():g}")
     return array.astype(np.int64)
 
 

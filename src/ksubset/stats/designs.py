@@ -1,5 +1,6 @@
 """Sampling designs of fixed size with given inclusion probabilities, and estimates from their samples."""
 
+import operator
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -69,7 +70,8 @@ class SamplingDesign:
     """
 
     def __init__(self, inclusion_probabilities: Any) -> None:
-        values = numbers(inclusion_probabilities, "inclusion_probabilities", np.size(inclusion_probabilities))
+        given = np.asarray(inclusion_probabilities)
+        values = numbers(given, "inclusion_probabilities", given.size)
         self._distribution = KSubset.from_marginals(torch.from_numpy(values.copy()))
         if int(self._distribution.k) < 1:
             raise ValueError(f"inclusion_probabilities must have a sum of at least 1, got {values.sum():g}")
@@ -91,7 +93,8 @@ class SamplingDesign:
             TypeError: Sizes are not numeric, or k is no integer.
             ValueError: A size is negative, missing or infinite, or k is not between 1 and the number of positive sizes.
         """
-        sizes = numbers(x, "sizes", np.size(x))
+        given = np.asarray(x)
+        sizes = numbers(given, "sizes", given.size)
         if (sizes < 0).any():
             raise ValueError(f"sizes must not be negative, got {sizes.min():g}")
         if isinstance(k, bool) or not isinstance(k, int | np.integer):
@@ -99,12 +102,12 @@ class SamplingDesign:
         positive = int((sizes > 0).sum())
         if not 1 <= k <= positive:
             raise ValueError(f"k must be between 1 and the number of units of positive size, {positive}, got {k}")
-        sizes = sizes / sizes.max()
         taken = np.zeros(len(sizes), np.bool_)
         while True:
-            left = k - taken.sum()
-            rest = sizes[~taken].sum()
-            probability = np.where(taken, 1.0, left * sizes / rest if left else 0.0)
+            probability = taken.astype(np.float64)
+            if left := k - taken.sum():
+                relative = sizes[~taken] / sizes[~taken].max()
+                probability[~taken] = left * relative / relative.sum()
             # A unit that is short of 1 by rounding alone is one of k equal ones that all are taken.
             new = ~taken & (probability > 1 - 1e-12)
             if not new.any():
@@ -125,7 +128,7 @@ class SamplingDesign:
         Shapes:
             -> `(k)`.
         """
-        generator = None if random_state is None else torch.Generator().manual_seed(random_state)
+        generator = None if random_state is None else torch.Generator().manual_seed(operator.index(random_state))
         units: NDArray[np.int64] = self._distribution.sample_indices(generator=generator).numpy()
         return units
 
@@ -183,7 +186,7 @@ class SamplingDesign:
     def _units(self, units: Any) -> NDArray[np.int64]:
         index = np.asarray(units)
         n = len(self.inclusion_probabilities)
-        if index.dtype.kind not in "iu":
+        if index.size and index.dtype.kind not in "iu":
             raise TypeError(f"units must be integers, got {index.dtype}")
         if index.ndim != 1 or ((index < 0) | (index >= n)).any():
             raise ValueError(f"units must be a vector of numbers between 0 and {n - 1}")

@@ -10,11 +10,19 @@ __all__ = ["Evaluation", "Maximum", "maximise"]
 
 Array = NDArray[np.float64]
 
-_STEPS, _HALVINGS = 60, 30
+_STEPS, _HALVINGS = 60, 60
 # Of twice the log-likelihood that is still to be won.
 _DECREMENT = 1e-14
-# Columns have standard deviation 1: a step as long as this, where nothing is to be won, leads to infinity.
-_LONG = 1e-2
+# A step goes this many times as far as the coefficients already are, plus one, in each direction at most.
+_REACH = 10.0
+# A step is too long where the slope behind it is as steep downwards as this share of the slope before it.
+_OVERSHOT = 0.9
+# Where the likelihood levels off towards infinity, a step leaves at most exp(-1) of the information; at a maximum, all.
+_STEADY = 0.5
+# Of the information of the columns: below it, what is left are rounding errors.
+_FLAT = 1e-12
+# No division by zero.
+_SMALLEST = 1e-200
 # Of a column's variance that the others leave to it, and of its information for each event.
 _COLLINEAR = 1e-11
 
@@ -38,68 +46,76 @@ class Maximum(NamedTuple):
 
 def maximise(
     evaluate: Callable[[Array], Evaluation],
+    design: Array | None,
     names: Sequence[str],
     events: int,
     notify: Callable[[int, float], None] | None = None,
 ) -> Maximum:
-    """Climb from zero, by halved steps where a whole one leads down.
+    """Climb from zero, by halved steps where a whole one leads down or far beyond the top.
 
     Arguments:
-        evaluate: The log-likelihood, in columns of standard deviation 1.
+        evaluate: The log-likelihood.
+        design: The information where coefficients and offsets are zero, which tells what the columns can say; None
+            where there are no offsets, and evaluating finds it.
         names: Of the columns.
         events: What the information grows with.
         notify: Called with the number of each iteration and the log-likelihood before it.
 
     Raises:
         ValueError: A column is constant, or a linear combination of others, wherever it matters; or the log-likelihood
-            has no maximum (separation). Columns are named.
+            has no maximum (separation), or one so flat that it cannot be told from that. Columns are named.
         RuntimeError: No convergence.
+
+    Shapes:
+        design `(p, p)`.
     """
     coefficients = np.zeros(len(names))
     here = null = evaluate(coefficients)
-    _check_columns(null.information, names, events)
+    design = null.information if design is None else design
+    _check_columns(design, names, events)
+    # In coordinates `factor.T @ coefficients`, the information of the columns is the identity for each event.
+    factor = np.linalg.cholesky(design / events)
+    basis = np.linalg.inv(factor).T
+    before = np.zeros_like(design)
     for iteration in range(1, _STEPS + 1):
         if notify is not None:
             notify(iteration, here.value)
-        step = _solved(here)
-        if step is None:
-            raise _separated(coefficients, names)
-        decrement = here.score @ step
-        if decrement < _DECREMENT:
-            if np.abs(step).max() > _LONG:
-                raise _separated(step, names)
-            return Maximum(coefficients + step, here, null, iteration)
+        position = factor.T @ coefficients
+        distance = float(np.linalg.norm(position))
+        relative = basis.T @ here.information @ basis / events
+        share, vectors = np.linalg.eigh(relative)
+        slopes = vectors.T @ (basis.T @ here.score) / events
+        reach = _REACH * (1 + distance)
+        step = basis @ (vectors @ np.clip(slopes / np.maximum(share, _SMALLEST), -reach, reach))
+        flat = vectors[:, share < _FLAT]
+        away = basis @ flat @ (flat.T @ position)
+        if here.score @ step < _DECREMENT:
+            if flat.size:
+                raise _separated(away, names)
+            if np.linalg.eigvalsh(relative - _STEADY * before)[0] > 0:
+                return Maximum(coefficients + step, here, null, iteration)
+        rounding = 1e-13 * (abs(here.value) + events * distance)
         for _ in range(_HALVINGS):
             there = evaluate(coefficients + step)
-            if there.value >= here.value - 1e-13 * abs(here.value):
+            slope = there.score @ step
+            # A concave function that still rises has risen.
+            if slope >= 0 or (slope >= -_OVERSHOT * (here.score @ step) and there.value >= here.value - rounding):
                 break
             step = step / 2
         else:
-            raise RuntimeError(f"no convergence: the log-likelihood does not grow beyond {here.value}")
-        coefficients, here = coefficients + step, there
-    raise RuntimeError(f"no convergence in {_STEPS} iterations; the last log-likelihood is {here.value}")
-
-
-def _solved(here: Evaluation) -> Array | None:
-    """The Newton step; None where the information has lost its rank, which it had at zero."""
-    scale = np.sqrt(np.diag(here.information))
-    if not (scale > 0).all():
-        return None
-    try:
-        factor = np.linalg.cholesky(here.information / np.outer(scale, scale))
-    except np.linalg.LinAlgError:
-        return None
-    solution = np.linalg.solve(factor.T, np.linalg.solve(factor, here.score / scale))
-    step: Array = solution / scale
-    return step
+            break
+        coefficients, here, before = coefficients + step, there, relative
+    if flat.size:
+        raise _separated(away, names)
+    raise RuntimeError(f"no convergence in {iteration} iterations; the last log-likelihood is {here.value}")
 
 
 def _separated(direction: Array, names: Sequence[str]) -> ValueError:
     size = np.abs(direction)
-    listed = ", ".join(repr(name) for name, s in zip(names, size, strict=True) if s > 0.05 * size.max())
+    listed = ", ".join(repr(name) for name, s in zip(names, size, strict=True) if s >= 0.05 * size.max())
     return ValueError(
-        f"separation: the log-likelihood has no maximum, it grows as coefficients go to infinity along {listed}; "
-        "leave columns out, or merge categories"
+        "separation: the log-likelihood has no maximum, or none that rounding errors leave to be seen; "
+        f"it grows as coefficients go to infinity along {listed}; leave columns out, or merge categories"
     )
 
 

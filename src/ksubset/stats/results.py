@@ -16,6 +16,8 @@ __all__ = ["ChiSquaredTest", "Covariance", "Estimates", "Results", "Summary", "e
 Array = NDArray[np.float64]
 Covariance = Literal["hessian", "robust", "clustered"]
 _WIDTH = 78
+# Of the squares of scores, what is left at the estimates of those whose sum is zero.
+_ROUNDING = 1e-12
 
 
 class ChiSquaredTest(NamedTuple):
@@ -27,10 +29,11 @@ class ChiSquaredTest(NamedTuple):
 
 
 class Estimates(NamedTuple):
-    """Coefficients, their covariance, and what the tests need, in the units of the data."""
+    """Coefficients, their covariance, and what the tests need, of columns that were divided by their scale."""
 
     names: list[str]
-    params: Array
+    scale: Array
+    coefficients: Array
     covariance: Array
     kind: Covariance
     llf: float
@@ -38,9 +41,15 @@ class Estimates(NamedTuple):
     score_statistic: float
     iterations: int
 
+    @property
+    def params(self) -> Array:
+        """Coefficients in the units of the data."""
+        return self.coefficients / self.scale
+
 
 def estimate(
     evaluate: Callable[[Array], Evaluation],
+    design: Array | None,
     scores: Callable[[Array], tuple[Array, NDArray[np.int64]]],
     names: list[str],
     scale: Array,
@@ -53,6 +62,7 @@ def estimate(
 
     Arguments:
         evaluate: The log-likelihood in columns of standard deviation 1.
+        design: See `maximise`.
         scores: At given coefficients the scores `(U, p)` of independent units, and a row of the data of each.
         names: Of the columns.
         scale: What the columns were divided by.
@@ -68,8 +78,8 @@ def estimate(
         raise ValueError(f"covariance must be 'hessian', 'robust' or 'clustered', got {kind!r}")
     if (kind == "clustered") != (clusters is not None):
         raise ValueError("clusters must be given for covariance='clustered', and only for it")
-    maximum = maximise(evaluate, names, events, notify)
-    covariance = np.linalg.inv(maximum.there.information)
+    maximum = maximise(evaluate, design, names, events, notify)
+    covariance = np.asarray(np.linalg.inv(maximum.there.information), np.float64)
     if kind != "hessian":
         score, row = scores(maximum.coefficients)
         if kind == "clustered":
@@ -78,14 +88,28 @@ def estimate(
                 raise ValueError(f"clusters must have one label for each row, got {rows}")
             code = labels(clusters, "clusters", rows)[0]
             score = _summed(score, code[row])
-        if len(score) <= len(names):
-            raise ValueError(f"covariance={kind!r} needs more independent units than columns, got {len(score)} units")
-        covariance = covariance @ (score.T @ score) @ covariance
+        spread = score.T @ score
+        rank = _rank(spread, maximum.there.information)
+        if rank < len(names):
+            raise ValueError(
+                f"covariance={kind!r} needs more independent units than columns, got {len(score)} units, "
+                f"and their scores have rank {rank} for {len(names)} columns"
+            )
+        covariance = covariance @ spread @ covariance
     null = maximum.null
-    statistic = float(null.score @ np.linalg.solve(null.information, null.score))
-    values = maximum.coefficients / scale, covariance / np.outer(scale, scale)
+    try:
+        statistic = float(null.score @ np.linalg.solve(null.information, null.score))
+    except np.linalg.LinAlgError:
+        statistic = float("nan")
     llf, llnull = maximum.there.value, null.value
-    return Estimates(names, *values, kind, llf, llnull, statistic, maximum.iterations)
+    return Estimates(names, scale, maximum.coefficients, covariance, kind, llf, llnull, statistic, maximum.iterations)
+
+
+def _rank(spread: Array, information: Array) -> int:
+    """Rank of the scores whose squares have this sum, which the information is the expectation of."""
+    basis = np.linalg.inv(np.linalg.cholesky(information))
+    share = np.linalg.eigvalsh(basis @ spread @ basis.T)
+    return int((share > _ROUNDING * max(1.0, share[-1])).sum())
 
 
 def _summed(score: Array, code: NDArray[np.int64]) -> Array:
@@ -148,12 +172,12 @@ class Results:
     @property
     def bse(self) -> pd.Series:
         """Standard errors."""
-        return self._series(np.sqrt(np.diag(self._estimates.covariance)))
+        return self._series(np.sqrt(np.diag(self._estimates.covariance)) / self._estimates.scale)
 
     @property
     def zvalues(self) -> pd.Series:
         """Coefficients over their standard errors."""
-        return self.params / self.bse
+        return self._series(self._estimates.coefficients / np.sqrt(np.diag(self._estimates.covariance)))
 
     @property
     def pvalues(self) -> pd.Series:
@@ -173,8 +197,9 @@ class Results:
 
     def cov_params(self) -> pd.DataFrame:
         """Covariance matrix of the coefficients."""
-        names = self._estimates.names
-        return pd.DataFrame(self._estimates.covariance, index=names, columns=names)
+        names, scale = self._estimates.names, self._estimates.scale
+        # A product of two scales may be beyond the range of floats.
+        return pd.DataFrame(self._estimates.covariance / scale / scale[:, None], index=names, columns=names)
 
     @property
     def aic(self) -> float:
@@ -192,12 +217,15 @@ class Results:
     @property
     def wald_test(self) -> ChiSquaredTest:
         """Wald's test, with the covariance of `cov_type`."""
-        params = self._estimates.params
-        return self._test(float(params @ np.linalg.solve(self._estimates.covariance, params)))
+        coefficients = self._estimates.coefficients
+        return self._test(float(coefficients @ np.linalg.solve(self._estimates.covariance, coefficients)))
 
     @property
     def score_test(self) -> ChiSquaredTest:
-        """Rao's score test (for Cox's model the log-rank test), with the information at zero."""
+        """Rao's score test (for Cox's model the log-rank test), with the information at zero.
+
+        Its statistic is NaN where offsets leave no information there.
+        """
         return self._test(self._estimates.score_statistic)
 
     def _table(self, title: str, head: Sequence[tuple[str, str]]) -> Summary:

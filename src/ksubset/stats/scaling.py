@@ -27,8 +27,8 @@ def scaled(x: Array, first: NDArray[np.int64], names: Sequence[str]) -> tuple[Ar
         x `(N, p)`, first `(S)` -> `(N, p)`, and what the columns were divided by, `(p)`.
     """
     sizes = np.diff(first, append=len(x))
-    size = np.abs(x).max(0)
-    size[size == 0] = 1.0
+    # Powers of two, so that dividing by them rounds nothing.
+    size = np.ldexp(1.0, np.frexp(np.abs(x).max(0))[1] - 1)
     centred = x / size
     centred -= np.repeat(np.add.reduceat(centred, first) / sizes[:, None], sizes, 0)
     constant = [name for name, largest in zip(names, np.abs(centred).max(0), strict=True) if largest < _ROUNDING]
