@@ -81,6 +81,30 @@ def test_an_augmentation_knows_what_is_there() -> None:
     assert set(optimal_design(ROWS, 3, always=[0, 1], random_state=0).subset) > {0, 1}
 
 
+@pytest.mark.parametrize("scale", [1e-6, 1e6])
+@pytest.mark.parametrize("criterion", CRITERIA)
+def test_proofs_do_not_depend_on_the_scale_of_the_candidates(criterion: str, scale: float) -> None:
+    for seed in range(2):
+        rows = np.random.default_rng(seed).normal(size=(18, 5))
+        right = optimal_design(rows, 6, criterion, method="enumeration")
+        found = optimal_design(rows * scale, 6, criterion, method="exchange", num_starts=1, random_state=0)
+        assert not found.optimal or found.subset.tolist() == right.subset.tolist()
+        power = {"D": 2, "E": 2, "A": -2, "I": 0}[criterion]
+        assert found.efficiency <= 1
+        assert found.bound == pytest.approx(right.bound * scale**power, rel=1e-3)
+
+
+@pytest.mark.parametrize("method", ["exchange", "rounding", "search"])
+def test_the_only_design_is_optimal(method: str) -> None:
+    for arguments in ({"k": N}, {"k": K, "always": range(K)}, {"k": K, "exclude": range(K, N)}):
+        assert optimal_design(ROWS, **arguments, method=method, random_state=0).optimal  # type: ignore[arg-type]
+
+
+def test_a_prior_of_small_scale_has_to_be_symmetric() -> None:
+    with pytest.raises(ValueError, match="prior: expected a number or a finite symmetric matrix"):
+        optimal_design(ROWS, K, prior=1e-9 * (np.eye(P) + np.eye(P, k=1)))
+
+
 def test_all_candidates() -> None:
     found = optimal_design(ROWS, N, "A")
     assert found.subset.tolist() == list(range(N))

@@ -12,7 +12,9 @@ from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import log_loss
-from sklearn.model_selection import StratifiedKFold
+from sklearn.model_selection import ShuffleSplit, StratifiedKFold, cross_val_score
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from ksubset.regression import BestSubsetClassifier
@@ -176,6 +178,57 @@ def test_cross_validation_is_that_of_each_fold() -> None:
             total += log_loss(y[test], right.predict_proba(part), normalize=False)
         assert model.path_["criterion"][place] == pytest.approx(total / 90, rel=1e-4)
     assert model.n_features_ == 3
+
+
+def test_the_criterion_of_folds_that_overlap_is_the_mean_loss() -> None:
+    X, y = made(60, 3)
+    folds = ShuffleSplit(10, test_size=0.25, random_state=0)
+    model = BestSubsetClassifier([2, 3], criterion="cv", cv=folds, alpha=ALPHA).fit(X, y)
+    twin = make_pipeline(StandardScaler(), LogisticRegression(C=1 / ALPHA, tol=1e-10, max_iter=2000))
+    right = -cross_val_score(twin, X, y, cv=folds, scoring="neg_log_loss").mean()
+    assert model.path_["criterion"][1] == pytest.approx(right, rel=1e-4)
+
+
+def test_test_sets_without_weight_are_an_error() -> None:
+    X, y = made(40, 3)
+    weights = np.repeat([1.0, 0.0], 20)
+    with pytest.raises(ValueError, match="cv: expected a weight above 0"):
+        BestSubsetClassifier([1, 2], criterion="cv", cv=[(np.arange(20), np.arange(20, 40))]).fit(X, y, weights)
+
+
+@CLASSES
+@pytest.mark.parametrize("factor", [1e-10, 1e-6, 1e10])
+def test_weights_and_penalty_times_a_factor_change_nothing(num_classes: int, factor: float) -> None:
+    X, y = made(60, 4, num_classes)
+    model = BestSubsetClassifier(2, alpha=ALPHA).fit(X, y)
+    scaled = BestSubsetClassifier(2, alpha=ALPHA * factor).fit(X, y, np.full(60, factor))
+    np.testing.assert_allclose(scaled.coef_, model.coef_, rtol=1e-6)
+    np.testing.assert_allclose(scaled.intercept_, model.intercept_, rtol=1e-6)
+    assert scaled.loss_ == pytest.approx(factor * model.loss_, rel=1e-9)
+
+
+@pytest.mark.parametrize("weight", [1e8, 1e14])
+def test_large_weights_of_three_classes(weight: float) -> None:
+    X, y = made(60, 4, 3)
+    X = np.column_stack([X, X[:, 0]])
+    for k in (2, 5):
+        model = BestSubsetClassifier(k).fit(X, y, np.full(60, weight))
+        right = fitted(X, y, np.flatnonzero(model.support_), alpha=1e-11)[1]
+        assert model.loss_ == pytest.approx(weight * right, rel=1e-6)
+
+
+@CLASSES
+def test_small_losses_have_all_their_digits(num_classes: int) -> None:
+    y = np.repeat(np.arange(num_classes), 50)
+    X = np.eye(num_classes)[y]
+    model = BestSubsetClassifier(num_classes - 1, alpha=1e-10).fit(X, y)
+    logits = model.decision_function(X)
+    if num_classes == 2:
+        logits = np.column_stack([np.zeros(len(y)), logits])
+    own = logits[np.arange(len(y)), y]
+    others = np.exp(logits - own[:, None])[np.arange(num_classes) != y[:, None]].reshape(len(y), -1).sum(1)
+    assert model.loss_ < 1e-8
+    assert model.loss_ == pytest.approx(np.log1p(others).sum(), rel=1e-9)
 
 
 def test_weights_are_repeated_rows() -> None:

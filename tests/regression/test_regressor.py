@@ -10,6 +10,8 @@ import pytest
 import torch
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
+from sklearn.linear_model import LinearRegression
+from sklearn.model_selection import RepeatedKFold, ShuffleSplit, cross_val_score
 from sklearn.utils.estimator_checks import parametrize_with_checks
 from torch import Tensor
 
@@ -135,6 +137,22 @@ def test_cross_validation_finds_the_size() -> None:
     assert model.path_["criterion"][2] < model.path_["criterion"][1] / 2
 
 
+@pytest.mark.parametrize("folds", [ShuffleSplit(10, test_size=0.25, random_state=0), RepeatedKFold(n_repeats=2)])
+def test_the_criterion_of_folds_that_overlap_is_the_mean_error(folds: Any) -> None:
+    X, y = made(40, 3)
+    folds.random_state = 0
+    model = BestSubsetRegressor([2, 3], criterion="cv", cv=folds).fit(X, y)
+    right = -cross_val_score(LinearRegression(), X, y, cv=folds, scoring="neg_mean_squared_error").mean()
+    assert model.path_["criterion"][1] == pytest.approx(right)
+
+
+def test_test_sets_without_weight_are_an_error() -> None:
+    X, y = made(40, 3)
+    weights = np.repeat([1.0, 0.0], 20)
+    with pytest.raises(ValueError, match="cv: expected a weight above 0"):
+        BestSubsetRegressor([1, 2], criterion="cv", cv=[(np.arange(20), np.arange(20, 40))]).fit(X, y, weights)
+
+
 def test_weights_are_repeated_rows() -> None:
     X, y = made(30, 8)
     weights = np.random.default_rng(1).integers(0, 4, 30)
@@ -191,11 +209,105 @@ def test_single_precision_with_a_large_offset() -> None:
     assert np.flatnonzero(BestSubsetRegressor(3).fit(far, y).support_).tolist() == [0, 1, 2]
 
 
+def nearly_free_of_noise(seed: int, noise: float) -> tuple[Array, Array]:
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(50, 8))
+    return X, X[:, 6] - 2 * X[:, 7] + noise * rng.normal(size=50)
+
+
+@pytest.mark.parametrize("enumerated_below", [200_000, 0])
+@pytest.mark.parametrize("noise", [1e-6, 1e-7, 1e-8, 1e-9])
+def test_more_columns_than_the_truth_nearly_without_noise(
+    noise: float, enumerated_below: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("ksubset.regression.heuristic._ENUMERATED", enumerated_below)
+    for seed in range(20 if enumerated_below else 3):
+        X, y = nearly_free_of_noise(seed, noise)
+        model = BestSubsetRegressor(3, n_starts=0).fit(X, y)
+        assert tuple(np.flatnonzero(model.support_)) == enumerated(X, y, 3)[1]
+        assert model.optimal_
+
+
+def test_nothing_is_proved_where_rounding_decides() -> None:
+    X, y = nearly_free_of_noise(0, 0.0)
+    assert not BestSubsetRegressor(3).fit(X, y).optimal_
+    assert BestSubsetRegressor(2).fit(X, y).optimal_
+    # Nor is it where nothing but rounding is left beside the columns that are always included.
+    assert not BestSubsetRegressor(3, always_include=[6, 7]).fit(X, y).optimal_
+
+
+@pytest.mark.parametrize("difference", [1e-4, 3e-7, 1e-8, 1e-10])
+def test_nearly_dependent_columns_whose_difference_is_the_target(difference: float) -> None:
+    rng = np.random.default_rng(0)
+    z, x0 = rng.normal(size=(2, 50))
+    X = np.column_stack([x0, x0 + difference * z, rng.normal(size=(50, 4))])
+    y = z + 0.5 * X[:, 2]
+    model = BestSubsetRegressor(2).fit(X, y)
+    assert np.flatnonzero(model.support_).tolist() == [0, 1]
+    assert enumerated(X, y, 2)[1] == (0, 1)
+    assert model.optimal_
+
+
+def test_nothing_is_proved_of_nearly_dependent_columns_without_enumeration(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("ksubset.regression.heuristic._ENUMERATED", 0)
+    rng = np.random.default_rng(0)
+    z, x0 = rng.normal(size=(2, 50))
+    X = np.column_stack([x0, x0 + 1e-6 * z, rng.normal(size=(50, 4))])
+    assert not BestSubsetRegressor(2, n_starts=0).fit(X, z + 0.5 * X[:, 2]).optimal_
+
+
+@pytest.mark.parametrize("always", [[], [0, 1]])
+@pytest.mark.parametrize("offset", [1e4, 1e6])
+def test_offsets_without_an_intercept(offset: float, always: list[int]) -> None:
+    def residual(X: Array, y: Array, columns: list[int]) -> float:
+        return float(np.square(y - X[:, columns] @ np.linalg.lstsq(X[:, columns], y, rcond=None)[0]).sum())
+
+    for seed in range(15):
+        rng = np.random.default_rng(seed)
+        X = rng.normal(size=(30, 7)) + offset
+        y = rng.normal(size=30)
+        model = BestSubsetRegressor(4, fit_intercept=False, always_include=always).fit(X, y)
+        right = min(
+            (residual(X, y, list(columns)), list(columns))
+            for columns in itertools.combinations(range(7), 4)
+            if set(always) <= set(columns)
+        )[1]
+        assert np.flatnonzero(model.support_).tolist() == right
+        assert model.optimal_
+
+
+def test_more_subsets_than_are_fitted_anew_are_not_proved(monkeypatch: pytest.MonkeyPatch) -> None:
+    X, y = nearly_free_of_noise(0, 1e-8)
+    monkeypatch.setattr("ksubset.regression.exact._REFITTED", 3)
+    assert not BestSubsetRegressor(3).fit(X, y).optimal_
+
+
+def test_errors_of_moments_are_below_their_bounds() -> None:
+    """Against the columns themselves, where these are nearly dependent by and by."""
+    for difference in (1.0, 1e-2, 1e-4, 1e-5):
+        rng = np.random.default_rng(0)
+        X = rng.normal(size=(60, 8))
+        X[:, 1] = X[:, 0] + difference * X[:, 1]
+        X[:, 2] = X[:, 0] - X[:, 3] + difference * X[:, 2]
+        quadratic = moments(X, X[:, 1] + 0.1 * rng.normal(size=60)).quadratic
+        subsets = torch.tensor(list(itertools.combinations(range(8), 4)))
+        right = quadratic.refitted(subsets)[0]
+        value, error = quadratic.rss_with_error(subsets)
+        assert ((value - right).abs() <= error).all()
+        assert error.isfinite().all()
+        prefixes = torch.tensor(list(itertools.combinations(range(8), 3)))
+        values, errors = quadratic.additions_with_error(prefixes)
+        for row, prefix in enumerate(prefixes.tolist()):
+            for column in set(range(8)) - set(prefix):
+                expected = quadratic.refitted(torch.tensor([[*prefix, column]]))[0][0]
+                assert (values[row, column] - expected).abs() <= errors[row, column]
+
+
 def test_an_interrupt_keeps_the_sizes_that_are_finished(monkeypatch: pytest.MonkeyPatch) -> None:
     X, y = made(50, 8)
     original = enumerate_subsets
 
-    def interrupted(quadratic: Quadratic, size: int) -> tuple[Tensor, float]:
+    def interrupted(quadratic: Quadratic, size: int) -> tuple[Tensor, float, bool]:
         if size == 3:
             raise KeyboardInterrupt
         return original(quadratic, size)
@@ -210,7 +322,7 @@ def test_an_interrupt_in_a_fold_is_no_score(monkeypatch: pytest.MonkeyPatch) -> 
     X, y = made(50, 8)
     sizes: list[int] = []
 
-    def interrupted(quadratic: Quadratic, size: int) -> tuple[Tensor, float]:
+    def interrupted(quadratic: Quadratic, size: int) -> tuple[Tensor, float, bool]:
         sizes.append(size)
         if sizes.count(3) == 2:
             raise KeyboardInterrupt
@@ -240,3 +352,11 @@ def test_an_interrupt_in_a_fold_is_no_score(monkeypatch: pytest.MonkeyPatch) -> 
 def test_bad_arguments_are_named(arguments: dict[str, Any], error: type[Exception], match: str) -> None:
     with pytest.raises(error, match=match):
         BestSubsetRegressor(**arguments).fit(*made(20, 8))
+
+
+def test_a_target_of_zeros_needs_no_column() -> None:
+    x = np.random.default_rng(0).normal(size=(30, 4))
+    for intercept in (False, True):
+        model = BestSubsetRegressor("auto", fit_intercept=intercept).fit(x, np.zeros(30))
+        assert model.n_features_ == 0
+        assert np.array_equal(model.predict(x), np.zeros(30))

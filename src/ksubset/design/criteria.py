@@ -56,6 +56,10 @@ class Criterion(ABC):
     def efficiency(self, value: float, bound: float) -> float:
         """How good a value is beside a bound, in [0, 1]; both in the usual form."""
 
+    def magnitude(self, utility: float) -> float:
+        """What a difference from a utility is compared with, where it may be no more than rounding."""
+        return abs(utility)
+
     @abstractmethod
     def _of_information(self, information: Array) -> Array: ...
 
@@ -92,6 +96,10 @@ class Determinant(Criterion):
 
     def efficiency(self, value: float, bound: float) -> float:
         return value / bound
+
+    def magnitude(self, utility: float) -> float:
+        # Differences of logarithms are shares already.
+        return max(1.0, abs(utility))
 
     def _of_information(self, information: Array) -> Array:
         sign, logarithm = np.linalg.slogdet(information)
@@ -214,7 +222,8 @@ class SmallestEigenvalue(Criterion):
 
     def relaxed(self, weights: Array, smoothing: float) -> tuple[float, Array, float]:
         values, vectors = np.linalg.eigh(self.weighted(weights))
-        shares = np.exp((values[0] - values) / smoothing)
+        with np.errstate(over="ignore"):
+            shares = np.exp((values[0] - values) / smoothing)
         total = shares.sum()
         # Of trace 1, so that the smallest eigenvalue of any matrix is at most its product with this one.
         density = (vectors * (shares / total)) @ vectors.T

@@ -54,7 +54,7 @@ def _climb(criterion: Criterion, space: SearchSpace, point: Indices) -> Indices:
         swapped[out] = put
         found = criterion.utilities(swapped[None])[0]
         # Less than rounding could go round in circles.
-        if not allowed[out, put] or not found > utility + 1e-10 * abs(utility):
+        if not allowed[out, put] or not found > utility + 1e-10 * criterion.magnitude(utility):
             break
         point, utility = swapped, found
     return point

@@ -177,7 +177,7 @@ class _Problem:
             if method == "search" or (method == "auto" and space.rules is not None):
                 found.append(self._search([point for point, _ in found], seed))
             point, utility = max(found, key=lambda pair: pair[1])
-            optimal = False
+            optimal = only
         if utility == -np.inf:
             raise ValueError("constraints: found no design from which all coefficients can be estimated")
         if relaxed is not None:
@@ -217,7 +217,7 @@ class _Problem:
     def _proved(self, relaxed: Relaxed, point: Indices, utility: float) -> tuple[Indices, float, bool]:
         """Enumerate what the bound leaves, if that is little; else what was found, not proved."""
         space = self._space
-        slack = _ROUNDING * max(1.0, abs(utility))
+        slack = _ROUNDING * self.criterion.magnitude(utility)
         if relaxed.bound <= utility + slack:
             return point, utility, True
         inside, outside = relaxed.forced(utility + slack, space.free_size)
@@ -256,7 +256,11 @@ def _prior(prior: Any, columns: int) -> Array:
         return np.zeros((columns, columns))
     matrix = np.asarray(prior, dtype=np.float64)
     matrix = matrix * np.eye(columns) if matrix.ndim == 0 else matrix
-    if matrix.shape != (columns, columns) or not np.isfinite(matrix).all() or not np.allclose(matrix, matrix.T):
+    if (
+        matrix.shape != (columns, columns)
+        or not np.isfinite(matrix).all()
+        or not np.allclose(matrix, matrix.T, rtol=0, atol=1e-8 * np.abs(matrix).max())
+    ):
         raise ValueError(f"prior: expected a number or a finite symmetric matrix ({columns}, {columns}), got {prior!r}")
     values = np.linalg.eigvalsh(matrix)
     if values[0] < -1e-9 * max(abs(values[-1]), 1e-300):

@@ -67,7 +67,7 @@ def _ascend(criterion: Criterion, weights: Array, k: int, smoothing: float, tole
         if constant + most < best.bound:
             best = Relaxed(weights, constant + most, slopes)
         # By so much a smoothed utility can be larger elsewhere; more exactly than it is smoothed nobody has to know.
-        if most - float(slopes @ weights) <= max(tolerance * max(1.0, abs(utility)), 0.1 * smoothing):
+        if most - float(slopes @ weights) <= max(tolerance * criterion.magnitude(utility), 0.1 * smoothing):
             break
         direction = project(weights + length * slopes, k) - weights
         rise, step = float(slopes @ direction), 1.0

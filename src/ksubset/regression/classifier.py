@@ -221,15 +221,18 @@ class BestSubsetClassifier(ClassifierMixin, BestSubset):  # type: ignore[misc]
     def _cross_validated(
         self, x: Array, y: Any, targets: Array, weights: Array, sizes: Sequence[int], always: Columns, exclude: Columns
     ) -> Array:
-        losses = np.zeros(len(sizes))
+        losses, tested = np.zeros(len(sizes)), 0.0
         for train, test in check_cv(self.cv, y, classifier=True).split(x, y):
             points = self._path(x[train], targets[train], weights[train], sizes, always, exclude)
             if len(points) < len(sizes):
                 raise KeyboardInterrupt
+            tested += float(weights[test].sum())
             for number, point in enumerate(points):
                 logits = x[np.ix_(test, point.columns)] @ point.coefficients + point.intercepts
                 losses[number] -= weights[test] @ (targets[test] * _log_probabilities(logits)).sum(1)
-        mean: Array = losses / weights.sum()
+        if not tested:
+            raise ValueError("cv: expected a weight above 0 among the rows of the test sets, got none")
+        mean: Array = losses / tested
         return mean
 
 

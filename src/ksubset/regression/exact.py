@@ -17,27 +17,82 @@ __all__ = ["branch_and_bound", "enumerate_subsets"]
 _BATCH = 4096
 # Nodes that are bounded at once.
 _NODES = 32
-# What counts as no better: part of the residual sum of squares, and of the squared coefficients for their rounding.
-_SAME, _ROUNDING = 1e-9, 1e-14
+# What counts as no better, as part of the residual sum of squares.
+_SAME = 1e-9
+# Subsets that are fitted anew where second moments do not tell which is the best.
+_REFITTED = 10_000
 # Smallest eigenvalue of a Gram matrix whose columns are independent.
 _SINGULAR = 1e-10
 
 
-def enumerate_subsets(quadratic: Quadratic, size: int) -> tuple[Tensor, float]:
-    """The best subset `(k)` of all of one size, 1 or more, and its residual sum of squares.
+def enumerate_subsets(quadratic: Quadratic, size: int) -> tuple[Tensor, float, bool]:
+    """The best subset of all of one size, 1 or more.
 
     The subsets of size k - 1 are factored, and each is extended by all later columns at once.
+
+    Returns:
+        The subset `(k)`, its residual sum of squares, and whether none is better by more than a billionth.
     """
-    best, value = torch.arange(size), math.inf
+    contenders = _Contenders(quadratic, size)
     columns = torch.arange(quadratic.num_columns)
     for prefixes in _prefixes(quadratic.num_columns - 1, size - 1):
         last = prefixes[:, -1:] if size > 1 else torch.full((len(prefixes), 1), -1)
-        found = quadratic.additions(prefixes).masked_fill(columns <= last, math.inf)
+        found, errors = quadratic.additions_with_error(prefixes)
+        found = found.masked_fill(columns <= last, math.inf)
         place = int(found.argmin())
         row, column = divmod(place, len(columns))
-        if (lowest := float(found[row, column])) < value:
-            best, value = torch.cat([prefixes[row], columns[column : column + 1]]), lowest
-    return best, float(quadratic.rss(best[None]))
+        contenders.add(torch.cat([prefixes[row], columns[column : column + 1]])[None])
+        rows, others = ((found - errors).clamp_min(0) < contenders.limit).nonzero().unbind(1)
+        if len(rows):
+            contenders.add(torch.cat([prefixes[rows], others[:, None]], 1))
+    return contenders.best()
+
+
+class _Contenders:
+    """Subsets of which second moments do not tell which is the best, as their errors are larger than the differences.
+
+    Attributes:
+        value: The lowest residual sum of squares by second moments.
+        limit: What that of the best is at most.
+    """
+
+    def __init__(self, quadratic: Quadratic, size: int) -> None:
+        self._quadratic = quadratic
+        self._lowest, self.value = torch.arange(size), math.inf
+        self.limit = quadratic.total
+        self._subsets = torch.empty((0, size), dtype=torch.int64)
+        self._lower = torch.empty(0, dtype=torch.float64)
+        self._left_out = math.inf
+
+    def add(self, subsets: Tensor) -> None:
+        """Take more of them, `(B, k)`, B from 1."""
+        subsets = subsets.sort(1).values
+        values, errors = self._quadratic.rss_with_error(subsets)
+        place = int(values.argmin())
+        if float(values[place]) < self.value:
+            self._lowest, self.value = subsets[place], float(values[place])
+        self.limit = min(self.limit, float((values + errors).min()))
+        subsets = torch.cat([self._subsets, subsets])
+        lower = torch.cat([self._lower, (values - errors).clamp_min(0)])
+        close = lower < self.limit
+        lower, order = lower[close].sort()
+        if len(lower) > _REFITTED:
+            self._left_out = min(self._left_out, float(lower[_REFITTED]))
+        self._subsets, self._lower = subsets[close][order[:_REFITTED]], lower[:_REFITTED]
+
+    def best(self) -> tuple[Tensor, float, bool]:
+        """The best `(k)`, its residual sum of squares, and whether none is better by more than a billionth.
+
+        Where several are as good but for errors of the second moments, all of them are fitted anew.
+        """
+        subsets = torch.unique(self._subsets, dim=0)
+        if len(subsets) < 2:
+            return (subsets[0] if len(subsets) else self._lowest), self.value, self._left_out >= self.limit
+        values, errors = self._quadratic.refitted(subsets)
+        place = int(values.argmin())
+        limit = float(values[place] + errors[place]) * (1 - _SAME)
+        others = (values - errors).scatter(0, torch.tensor([place]), math.inf)
+        return subsets[place], float(values[place]), min(float(others.min()), self._left_out) >= limit
 
 
 def _prefixes(num_columns: int, size: int) -> Iterator[Tensor]:
@@ -61,30 +116,32 @@ def branch_and_bound(quadratic: Quadratic, start: Tensor, max_nodes: int) -> tup
         Furnival and Wilson (1974), https://doi.org/10.1080/00401706.1974.10489231, for the first of the two bounds.
 
     Arguments:
-        quadratic: The problem; with dependent columns there is no bound, and nothing is proved.
+        quadratic: The problem; with columns dependent, or nearly so, there is no bound, and nothing is proved.
         start: The subset to begin with, `(k)`; the better it is, the sooner the end.
         max_nodes: Most nodes.
 
     Returns:
         The subset, ascending, its residual sum of squares, and whether none is better by more than a billionth.
     """
-    size = len(start)
-    best, value = start, float(quadratic.rss(start[None]))
-    order = (quadratic.gram.diagonal() > 0).nonzero().flatten()
-    gram, product = quadratic.gram[order][:, order], quadratic.product[order]
-    if len(order) <= size or float(torch.linalg.eigvalsh(gram)[0]) < _SINGULAR:
-        return best, value, False
+    size, n = len(start), quadratic.num_columns
+    contenders = _Contenders(quadratic, size)
+    contenders.add(start[None])
+    smallest = torch.linalg.eigvalsh(quadratic.gram)[0]
+    # No subset has a smaller eigenvalue.
+    error = float(quadratic.error(1 / smallest, n))
+    if n <= size or smallest < _SINGULAR or math.isinf(error):
+        return start, contenders.value, False
     counter = itertools.count()
-    heap = [(0.0, next(counter), torch.ones(len(order), dtype=torch.bool), torch.zeros(len(order), dtype=torch.bool))]
+    heap = [(0.0, next(counter), torch.ones(n, dtype=torch.bool), torch.zeros(n, dtype=torch.bool))]
     visited = 0
-    while heap and heap[0][0] < value * (1 - _SAME):
+    # Errors are those of the bound and of the best.
+    while heap and heap[0][0] < (limit := contenders.value * (1 - _SAME) + 2 * error):
         if visited >= max_nodes:
-            return best, value, False
+            return *contenders.best()[:2], False
         nodes = [heapq.heappop(heap) for _ in range(min(_NODES, len(heap), max_nodes - visited))]
         visited += len(nodes)
-        bounds = _Bounds(gram, product, quadratic.total, size, torch.stack([node[2] for node in nodes]),
+        bounds = _Bounds(quadratic, size, torch.stack([node[2] for node in nodes]),
                          torch.stack([node[3] for node in nodes]))  # fmt: skip
-        limit = value * (1 - _SAME)
         active, fixed = bounds.narrowed(limit)
         free = active & ~fixed
         place = bounds.costs.masked_fill(~free, -math.inf).argmax(1, keepdim=True)
@@ -98,13 +155,12 @@ def branch_and_bound(quadratic: Quadratic, start: Tensor, max_nodes: int) -> tup
         # Where exactly k columns are left, or k must be kept, the node is that subset.
         ends = promising & ((active.sum(1) == size) | (fixed.sum(1) == size))
         leaves = torch.cat([bounds.cheapest_dropped, (fixed.double() + active)[ends].topk(size, 1).indices])
-        found = quadratic.rss(order[leaves])
-        lowest = int(found.argmin())
-        if float(found[lowest]) < value:
-            best, value = order[leaves[lowest]].sort().values, float(found[lowest])
+        leaves = leaves[quadratic.rss(leaves) < limit]
+        if len(leaves):
+            contenders.add(leaves)
         for row in (promising & ~ends).nonzero().flatten().tolist():
             heapq.heappush(heap, (float(lower[row]), next(counter), active[row], fixed[row]))
-    return best, value, True
+    return contenders.best()
 
 
 class _Bounds:
@@ -118,14 +174,14 @@ class _Bounds:
         cheapest_dropped: The subset that is left when the cheapest are dropped, `(B, k)`.
     """
 
-    def __init__(self, gram: Tensor, product: Tensor, total: float, size: int, active: Tensor, fixed: Tensor) -> None:
+    def __init__(self, quadratic: Quadratic, size: int, active: Tensor, fixed: Tensor) -> None:
         mask = active.double()
-        masked = gram * mask[:, :, None] * mask[:, None, :] + torch.diag_embed(1 - mask)
+        masked = quadratic.gram * mask[:, :, None] * mask[:, None, :] + torch.diag_embed(1 - mask)
         inverse = torch.cholesky_inverse(torch.linalg.cholesky(masked))
-        masked_product = product * mask
+        masked_product = quadratic.product * mask
         coefficients = (inverse @ masked_product[:, :, None]).squeeze(2)
         squares = coefficients.square()
-        residual = total - (masked_product * coefficients).sum(1) - _ROUNDING * squares.sum(1)
+        residual = quadratic.total - (masked_product * coefficients).sum(1)
         diagonal = inverse.diagonal(dim1=1, dim2=2)
         self._free = active & ~fixed
         self.costs = (squares / diagonal).masked_fill(~self._free, math.inf)

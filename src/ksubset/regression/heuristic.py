@@ -110,8 +110,8 @@ def _solved(
         subset = torch.arange(size)
         return Solution(subset.numpy(), float(quadratic.rss(subset[None])), optimal=True)
     if math.comb(n, size) <= _ENUMERATED and math.comb(n - 1, size - 1) <= _ENUMERATED:
-        subset, value = enumerate_subsets(quadratic, size)
-        return Solution(subset.numpy(), value, optimal=True)
+        subset, value, optimal = enumerate_subsets(quadratic, size)
+        return Solution(subset.numpy(), value, optimal)
     subsets, values = descend(quadratic, torch.stack([*paths.starts(size), *_extended(quadratic, before, size)]))
     best = Elite(subsets, values)
     failures = 0

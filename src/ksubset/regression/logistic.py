@@ -13,8 +13,11 @@ _CHUNK = 2**22
 _ITERATIONS, _HALVINGS = 100, 40
 # The Newton decrement, as part of the objective, at which a fit is done.
 _DONE = 1e-12
-# Penalty on intercepts, which else have no unique values where there is one for each class, or a class is not there.
-_INTERCEPT = 1e-8
+# Penalty on intercepts, as part of the sum of the weights; else they have no unique values where there is one for each
+# class, or a class is not there.
+_INTERCEPT = 1e-10
+# Added to second derivatives, as part of the largest of them, for each coefficient: what rounding takes away from them.
+_JITTER = 1e-15
 
 
 @dataclass(frozen=True)
@@ -96,13 +99,19 @@ class Logistic:
 
     def _penalty(self, size: int) -> Tensor:
         penalty = torch.full((size,), self.alpha, dtype=torch.float64)
-        penalty[: int(self.intercept)] = _INTERCEPT
+        penalty[: int(self.intercept)] = _INTERCEPT * self.weights.sum()
         return penalty
 
     def _loss(self, design: Tensor, theta: Tensor) -> Tensor:
         logits = design @ theta
-        total = torch.nn.functional.softplus(logits[..., 0]) if theta.shape[2] == 1 else logits.logsumexp(2)
-        losses: Tensor = ((total - (self.targets * logits).sum(2)) * self.weights).sum(1)
+        if theta.shape[2] == 1:
+            margins = (2 * self.targets - 1) * logits
+        else:
+            own = self.targets.bool()
+            others = logits.masked_fill(own, -math.inf).logsumexp(2, keepdim=True)
+            margins = logits.masked_fill(~own, 0).sum(2, keepdim=True) - others
+        # Of the margin all digits are kept; of a difference of logits and their logsumexp those of large logits.
+        losses: Tensor = (-torch.nn.functional.logsigmoid(margins.squeeze(2)) * self.weights).sum(1)
         return losses
 
     def _objective(self, design: Tensor, theta: Tensor) -> Tensor:
@@ -134,7 +143,7 @@ class Logistic:
             better = found < value[active]
             theta[active[better]] = (old - length * step)[better]
             value[active[better]] = found[better]
-            active = active[better & (decrement > _DONE * (1 + found))]
+            active = active[better & (decrement > _DONE * found)]
         return value, theta
 
     def _newton(self, design: Tensor, theta: Tensor) -> tuple[Tensor, Tensor]:
@@ -143,9 +152,16 @@ class Logistic:
         penalty = self._penalty(theta.shape[1])[:, None]
         gradient = design.mT @ ((probabilities - self.targets) * self.weights[:, None]) + penalty * theta
         flat = gradient.flatten(1)
-        curvature = self._hessian(design, design, probabilities) + penalty.expand_as(theta[0]).flatten().diag()
+        curvature = self._curvature(design, probabilities)
         step = torch.cholesky_solve(flat[:, :, None], torch.linalg.cholesky(curvature)).squeeze(2)
         return step.reshape(theta.shape), (flat * step).sum(1)
+
+    def _curvature(self, design: Tensor, probabilities: Tensor) -> Tensor:
+        """Second derivatives of the objective, `(B, q m, q m)`, positive definite even where the penalty is rounded."""
+        curvature = self._hessian(design, design, probabilities)
+        curvature = curvature + self._penalty(design.shape[2]).repeat_interleave(probabilities.shape[2]).diag()
+        largest = curvature.diagonal(dim1=1, dim2=2).amax(1)[:, None, None]
+        return curvature + _JITTER * len(curvature[0]) * largest * torch.eye(len(curvature[0]), dtype=torch.float64)
 
     def _hessian(self, first: Tensor, second: Tensor, probabilities: Tensor) -> Tensor:
         """Second derivatives of the losses by coefficients of two sets of columns, `(B, q m, r m)`."""
@@ -165,10 +181,7 @@ class Logistic:
         design = self._design(subset[None])
         probabilities = self._probabilities(design, theta[None])
         num_classes = theta.shape[1]
-        penalty = self._penalty(len(theta))[:, None].expand_as(theta).flatten()
-        inverse = torch.cholesky_inverse(
-            torch.linalg.cholesky(self._hessian(design, design, probabilities)[0] + penalty.diag())
-        )
+        inverse = torch.cholesky_inverse(torch.linalg.cholesky(self._curvature(design, probabilities)[0]))
         products = self._hessian(design, self.x[None], probabilities)[0]
         left = self.x.T @ ((self.targets - probabilities[0]) * self.weights[:, None])
         curvature = torch.empty(self.num_columns, num_classes, num_classes, dtype=torch.float64)

@@ -11,9 +11,10 @@ from ksubset.regression.quadratic import Quadratic
 __all__ = ["Fit", "Moments"]
 
 Array = NDArray[np.float64]
-# A column that varies by less than this part of its size is constant, and one of whose square less than this part is
-# left beside the columns that are always included depends on them.
-_CONSTANT, _DEPENDENT = 1e-13, 1e-11
+# A column that varies by less than this part of its size is constant.
+_CONSTANT = 1e-13
+# Error of a column, as part of its norm.
+_ROUNDING = 1e-15
 
 
 @dataclass(frozen=True)
@@ -64,37 +65,52 @@ class Moments:
         size = np.abs(x).max(0)
         self._mean = weights[kept] @ x / self.num_rows if intercept else np.zeros(x.shape[1])
         self._target_mean = float(weights[kept] @ y / self.num_rows) if intercept else 0.0
-        self._x = (x - self._mean) * root
-        self._y = (y - self._target_mean) * root[:, 0]
+        x, y = x - self._mean, y - self._target_mean
+        if intercept:
+            # The means are rounded, and the larger they are the more.
+            more, target_more = weights[kept] @ x / self.num_rows, float(weights[kept] @ y / self.num_rows)
+            x, y = x - more, y - target_more
+            self._mean, self._target_mean = self._mean + more, self._target_mean + target_more
+        self._x = x * root
+        self._y = y * root[:, 0]
         self._scale = np.sqrt(np.square(self._x).sum(0))
         self._scale[self._scale <= _CONSTANT * size * np.sqrt(self.num_rows)] = 0
         self._x *= np.divide(1, self._scale, out=np.zeros_like(self._scale), where=self._scale > 0)
         self.quadratic, self.total = self._reduced()
 
+    def _penalised(self, columns: NDArray[np.int64]) -> tuple[Array, Array]:
+        """These columns and the target, with rows for the penalty."""
+        x, y = self._x[:, columns], self._y
+        if self._alpha:
+            penalty = np.eye(len(columns)) * np.sqrt(self._alpha / self.num_rows)
+            x, y = np.vstack([x, penalty]), np.concatenate([y, np.zeros(len(columns))])
+        return x, y
+
     def _reduced(self) -> tuple[Quadratic, float]:
-        gram = self._x.T @ self._x
-        gram[np.diag_indices_from(gram)] += self._alpha / self.num_rows * (self._scale > 0)
-        product, total = self._x.T @ self._y, float(self._y @ self._y)
-        nothing = total
+        x, y = self._penalised(np.concatenate([self.free, self._always]))
+        x, kept, nothing = x[:, : len(self.free)], x[:, len(self.free) :], np.linalg.norm(y)
+        before, coefficients, target_coefficients = np.linalg.norm(x, axis=0), np.zeros(x.shape[1]), 0.0
+        dependent = np.finfo(np.float64).eps * max(x.shape)
         if len(self._always):
-            inner = np.linalg.pinv(gram[np.ix_(self._always, self._always)], rcond=_DEPENDENT, hermitian=True)
-            rows = gram[self._always]
-            total = max(0.0, total - float(product[self._always] @ inner @ product[self._always]))
-            product = product - rows.T @ (inner @ product[self._always])
-            gram = gram - rows.T @ inner @ rows
-        gram, product = gram[np.ix_(self.free, self.free)], product[self.free]
-        scale = np.sqrt(np.diagonal(gram).clip(0))
-        inverse = np.divide(1, scale, out=np.zeros_like(scale), where=scale > np.sqrt(_DEPENDENT))
-        # A target that is fitted already is no longer anything but rounding.
-        unit = np.sqrt(total) if total > 1e-28 * nothing else np.inf
-        gram = gram * inverse[:, None] * inverse
-        gram[np.diag_indices_from(gram)] = inverse > 0
-        quadratic = Quadratic(
-            torch.from_numpy(gram),
-            torch.from_numpy(product * inverse / unit),
-            1.0 if np.isfinite(unit) else 0.0,
+            left, values, right = np.linalg.svd(kept, full_matrices=False)
+            independent = values > dependent * values[0]
+            left, inverse = left[:, independent], right[independent].T / values[independent]
+            coefficients = np.linalg.norm(inverse @ (left.T @ x), axis=0)
+            target_coefficients = float(np.linalg.norm(inverse @ (left.T @ y)))
+            x, y = x - left @ (left.T @ x), y - left @ (left.T @ y)
+        norms, total = np.linalg.norm(x, axis=0), float(np.linalg.norm(y))
+        useful = norms > dependent * np.maximum(before, 1)
+        # Rounding is a larger part of what is left than it was before, and the more so the larger coefficients are.
+        worst = max(
+            ((before + coefficients)[useful] / norms[useful]).max(initial=1.0),
+            (nothing + target_coefficients) / total if total else 1.0,
         )
-        return quadratic, total
+        quadratic = Quadratic(
+            torch.from_numpy(x * np.divide(1, norms, out=np.zeros_like(norms), where=useful)),
+            torch.from_numpy(y / total if total else y),
+            _ROUNDING * float(worst),
+        )
+        return quadratic, total**2
 
     def columns(self, subset: NDArray[np.int64]) -> NDArray[np.int64]:
         """The columns, ascending, of a subset of `free`, those always included among them."""
@@ -103,10 +119,7 @@ class Moments:
 
     def fit(self, columns: NDArray[np.int64]) -> Fit:
         """Least squares on these columns by an orthogonal decomposition; of dependent ones the shortest solution."""
-        x, y = self._x[:, columns], self._y
-        if self._alpha and len(columns):
-            x = np.vstack([x, np.sqrt(self._alpha / self.num_rows) * np.eye(len(columns))])
-            y = np.concatenate([y, np.zeros(len(columns))])
+        x, y = self._penalised(columns)
         solved = np.linalg.lstsq(x, y, rcond=None)[0]
         scale = self._scale[columns]
         coefficients = np.divide(solved, scale, out=np.zeros_like(scale), where=scale > 0)

@@ -1,38 +1,100 @@
-"""Least squares on subsets of columns, many at once, from second moments alone."""
+"""Least squares on subsets of columns, many at once, from second moments, or from columns where these do not do."""
 
 import math
 from dataclasses import dataclass
+from functools import cached_property
 
 import torch
 from torch import Tensor
 
 __all__ = ["Quadratic"]
 
-# Added to a diagonal of ones, so that subsets with dependent columns have a Cholesky factor; what it does to a residual
-# is below the rounding of the moments themselves.
-_JITTER = 1e-12
+# Added to a diagonal of ones for each column of a subset, and for some more, so that dependent columns have a Cholesky
+# factor; it is as much as rounding takes away.
+_JITTER, _MORE = 1e-15, 10
+# Errors of second moments, where columns have those of double precision, in units of these.
+_MOMENTS = 10.0
+# Part of the smallest eigenvalue that errors of second moments may be, for first-order bounds on what they do.
+_SMALL = 0.1
 # Numbers in a table of swaps that are made at once.
 _CHUNK = 2**23
 
 
 @dataclass(frozen=True)
 class Quadratic:
-    """The quadratic function `total - 2 <product, b> + <b, gram b>`, minimised over b `(n)` on a subset.
+    """The sum of squares of `target - columns b`, minimised over b `(n)` on a subset.
 
     Arguments:
-        gram: Second moments of the columns, `(n, n)`, float64, its diagonal 1, or 0 of a column that is no use.
-        product: Those of the columns with the target, `(n)`.
-        total: That of the target.
+        columns: `(N, n)`, float64, of norm 1, or 0 where they are no use.
+        target: `(N)`, of norm 1, or 0.
+        precision: By how much columns and target may be wrong for rounding, as a part of their norm.
     """
 
-    gram: Tensor
-    product: Tensor
-    total: float
+    columns: Tensor
+    target: Tensor
+    precision: float
 
     @property
     def num_columns(self) -> int:
         """The number of columns, n."""
-        return len(self.product)
+        return self.columns.shape[1]
+
+    @cached_property
+    def gram(self) -> Tensor:
+        """Second moments of the columns, `(n, n)`; one of zeros counts as one that nothing else depends on."""
+        gram = self.columns.T @ self.columns
+        gram.diagonal().fill_(1)
+        return gram
+
+    @cached_property
+    def product(self) -> Tensor:
+        """Second moments of the columns with the target, `(n)`."""
+        return self.columns.T @ self.target
+
+    @cached_property
+    def total(self) -> float:
+        """The square of the target."""
+        return float(self.target @ self.target)
+
+    @cached_property
+    def _short(self) -> Tensor:
+        """Columns and target as the last column, turned, so that there are no more rows than columns."""
+        whole = torch.cat([self.columns, self.target[:, None]], 1)
+        return whole if len(whole) <= whole.shape[1] else torch.linalg.qr(whole, mode="r")[1]
+
+    def refitted(self, subsets: Tensor) -> tuple[Tensor, Tensor]:
+        """The minimum on each subset from the columns themselves, and how wrong it may be for rounding.
+
+        Of dependent columns the shortest solution counts.
+
+        Shapes:
+            `(B, k)` -> `(B)` and `(B)`.
+        """
+        data = self._short
+        step = max(1, _CHUNK // (len(data) * (subsets.shape[1] + 1)))
+        tolerance = torch.finfo(torch.float64).eps * max(self.columns.shape)
+        values, errors = [], []
+        for part in subsets.split(step):
+            columns = data[:, part].permute(1, 0, 2)
+            target = data[:, -1:].expand(len(part), -1, -1)
+            solution = torch.linalg.lstsq(columns, target, rcond=tolerance, driver="gelsd").solution
+            value = (target - columns @ solution).square().sum((1, 2))
+            # By so much the residual changes where target and columns do by their precision.
+            change = self.precision * (self.target.norm() + solution.norm(dim=(1, 2)))
+            values.append(value)
+            errors.append(2 * change * value.sqrt() + change.square())
+        return torch.cat(values), torch.cat(errors)
+
+    def error(self, inverse: Tensor, size: int) -> Tensor:
+        """By how much the minimum on subsets of a size may be wrong, infinite where second moments do not tell it.
+
+        Arguments:
+            inverse: Bound on the inverse of the smallest eigenvalue of the subset's Gram matrix, of any shape.
+            size: k.
+        """
+        # The squared coefficients are at most this, as the target is of norm 1, and their penalty is the jitter.
+        moments = _MOMENTS * self.precision + self._jitter(size)
+        return (moments * (1 + inverse)).masked_fill(moments * inverse > _SMALL, math.inf)
 
     def rss(self, subsets: Tensor) -> Tensor:
         """The minimum on each subset, which is the residual sum of squares.
@@ -45,13 +107,27 @@ class Quadratic:
         step = max(1, _CHUNK // subsets.shape[1] ** 2)
         return torch.cat([self._factor(part)[2] for part in subsets.split(step)])
 
+    def rss_with_error(self, subsets: Tensor) -> tuple[Tensor, Tensor]:
+        """The minimum on each subset, and by how much it may be wrong.
+
+        Shapes:
+            `(B, k)`, k from 1 -> `(B)` and `(B)`.
+        """
+        parts = [self._rss_with_error(part) for part in subsets.split(max(1, _CHUNK // subsets.shape[1] ** 2))]
+        return torch.cat([value for value, _ in parts]), torch.cat([error for _, error in parts])
+
+    def additions_with_error(self, subsets: Tensor) -> tuple[Tensor, Tensor]:
+        """As `additions`, and by how much these may be wrong at most, both `(B, n)`."""
+        parts = [self._additions_with_error(part) for part in subsets.split(self._rows(subsets))]
+        return torch.cat([value for value, _ in parts]), torch.cat([error for _, error in parts])
+
     def additions(self, subsets: Tensor) -> Tensor:
         """The minimum with each further column; infinite where it is in the subset already.
 
         Shapes:
             `(B, k)` -> `(B, n)`.
         """
-        return torch.cat([self._additions(part) for part in subsets.split(self._rows(subsets))])
+        return self.additions_with_error(subsets)[0]
 
     def swaps(self, subsets: Tensor) -> tuple[Tensor, Tensor]:
         r"""The minimum on each subset, and after each swap of one member for one other column.
@@ -71,9 +147,13 @@ class Quadratic:
     def _rows(self, subsets: Tensor) -> int:
         return max(1, _CHUNK // (max(1, subsets.shape[1]) * self.num_columns))
 
+    def _jitter(self, size: int) -> float:
+        return _JITTER * (size + _MORE)
+
     def _factor(self, subsets: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         gram = self.gram[subsets[:, :, None], subsets[:, None, :]]
-        factor = torch.linalg.cholesky(gram + _JITTER * torch.eye(subsets.shape[1], dtype=torch.float64))
+        size = subsets.shape[1]
+        factor = torch.linalg.cholesky(gram + self._jitter(size) * torch.eye(size, dtype=torch.float64))
         solved = torch.linalg.solve_triangular(factor, self.product[subsets][:, :, None], upper=False)
         return factor, solved, (self.total - solved.square().sum((1, 2))).clamp_min(0)
 
@@ -82,12 +162,20 @@ class Quadratic:
         factor, solved, value = self._factor(subsets)
         rows = torch.linalg.solve_triangular(factor, self.gram[subsets], upper=False)
         left = self.product - (rows.mT @ solved).squeeze(2)
-        remaining = (self.gram.diagonal() - rows.square().sum(1)).clamp_min(_JITTER)
+        remaining = (1 - rows.square().sum(1)).clamp_min(self._jitter(subsets.shape[1]))
         return factor, solved, value, rows, left, remaining
 
-    def _additions(self, subsets: Tensor) -> Tensor:
-        _, _, value, _, left, remaining = self._left(subsets)
-        return (value[:, None] - left.square() / remaining).scatter(1, subsets, math.inf)
+    def _rss_with_error(self, subsets: Tensor) -> tuple[Tensor, Tensor]:
+        factor, _, value = self._factor(subsets)
+        return value, self.error(_trace_of_inverse(factor), subsets.shape[1])
+
+    def _additions_with_error(self, subsets: Tensor) -> tuple[Tensor, Tensor]:
+        factor, _, value, _, left, remaining = self._left(subsets)
+        value = (value[:, None] - left.square() / remaining).scatter(1, subsets, math.inf)
+        # A further column adds to the trace of the inverse its squared coefficients by the others and 1, divided by
+        # what remains of it; the former are at most the trace.
+        trace = _trace_of_inverse(factor)[:, None]
+        return value, self.error(trace + (1 + trace) / remaining, subsets.shape[1] + 1)
 
     def _swaps(self, subsets: Tensor) -> tuple[Tensor, Tensor]:
         factor, solved, value, rows, left, remaining = self._left(subsets)
@@ -102,3 +190,10 @@ class Quadratic:
         table = table - gained / (remaining[:, None] + weights.square() / variance)
         members = subsets[:, None, :].expand(-1, subsets.shape[1], -1)
         return value, table.scatter(2, members, math.inf)
+
+
+def _trace_of_inverse(factor: Tensor) -> Tensor:
+    """Of matrices with these Cholesky factors: `(B, k, k)` -> `(B)`."""
+    identity = torch.eye(factor.shape[1], dtype=factor.dtype).expand_as(factor)
+    inverse: Tensor = torch.linalg.solve_triangular(factor, identity, upper=False)
+    return inverse.square().sum((1, 2))

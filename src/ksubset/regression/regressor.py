@@ -61,7 +61,7 @@ class BestSubsetRegressor(RegressorMixin, BestSubset):  # type: ignore[misc]
         intercept_: The intercept.
         rss_: Weighted residual sum of squares.
         optimal_: Whether it is proved that no other columns of this number fit better, by more than a billionth of the
-            objective.
+            objective. Where rounding of the data decides which are best, as where several fit exactly, nothing is.
         n_features_: Columns that are kept.
         n_features_in_, feature_names_in_: Of the data.
         path_: Of every size, as arrays: `k`, `support` `(m, n)`, `rss`, `optimal`, and `criterion`, if there are
@@ -165,7 +165,7 @@ class BestSubsetRegressor(RegressorMixin, BestSubset):  # type: ignore[misc]
     def _information(self, y: Array, weights: Array, points: Sequence[_Point], num_columns: int) -> Array:
         num_rows = float(weights.sum())
         # A fit without any error has the criterion of one with rounding errors.
-        least = np.finfo(float).eps ** 2 * max(float(weights @ np.square(y)), np.finfo(float).tiny)
+        least = max(np.finfo(float).eps ** 2 * float(weights @ np.square(y)), np.finfo(float).tiny)
         return np.array([
             num_rows * math.log(max(point.fit.rss, least) / num_rows)
             + penalty(self.criterion, len(point.columns), num_columns, num_rows)
@@ -177,13 +177,16 @@ class BestSubsetRegressor(RegressorMixin, BestSubset):  # type: ignore[misc]
     def _cross_validated(
         self, x: Array, y: Array, weights: Array, sizes: Sequence[int], always: Columns, exclude: Columns
     ) -> Array:
-        errors = np.zeros(len(sizes))
+        errors, tested = np.zeros(len(sizes)), 0.0
         for train, test in check_cv(self.cv).split(x, y):
             points = self._path(x[train], y[train], weights[train], sizes, always, exclude)
             if len(points) < len(sizes):
                 raise KeyboardInterrupt
+            tested += float(weights[test].sum())
             for number, point in enumerate(points):
                 predicted = x[np.ix_(test, point.columns)] @ point.fit.coefficients + point.fit.intercept
                 errors[number] += weights[test] @ np.square(y[test] - predicted)
-        mean: Array = errors / weights.sum()
+        if not tested:
+            raise ValueError("cv: expected a weight above 0 among the rows of the test sets, got none")
+        mean: Array = errors / tested
         return mean
