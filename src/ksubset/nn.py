@@ -43,8 +43,8 @@ class FeatureGate(nn.Module):
     ) -> None:
         super().__init__()
         self.logits: nn.Parameter = nn.Parameter(torch.zeros(_integer("n", n, 1), device=device, dtype=dtype))
-        check_size(self.logits, _integer("k", k, 0))
-        self.k: int = int(k)
+        self.k: int = _integer("k", k, 0)
+        check_size(self.logits, self.k)
         self.validate_args: bool | None = validate_args
 
     def forward(self) -> KSubset:

@@ -247,6 +247,8 @@ def test_a_seed_may_be_any_integer() -> None:
         with seeded(seed):
             drawn.append(torch.rand(3))
     assert torch.equal(*drawn)
+    training, _ = start(seed=np.int64(3))
+    assert training.generator.initial_seed() == 3
     with pytest.raises(TypeError), seeded(3.0):  # type: ignore[arg-type]
         pass
 

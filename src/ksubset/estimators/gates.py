@@ -68,9 +68,8 @@ class StochasticGates(Estimator):
         number = (sizes(k, logits) - included.sum(-1))[..., None].double()
         w = torch.where(free, logits, 0.0).double() / self.sigma
         mean = (w + _shift(w, free, number)).to(torch.promote_types(logits.dtype, torch.float32))
-        noise = torch.empty_like(
-            mean.detach().expand(num_samples, *mean.shape), memory_format=torch.contiguous_format
-        ).normal_(generator=generator)
+        places = mean.detach().expand(num_samples, *mean.shape)
+        noise = torch.empty_like(places, memory_format=torch.contiguous_format).normal_(generator=generator)
         gates = (self.sigma * (mean + noise)).clamp(0, 1)
         # Where there is no choice, there is no gate.
         choices = free.sum(-1, keepdim=True)

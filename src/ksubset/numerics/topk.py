@@ -68,8 +68,8 @@ def gumbel_keys(logits: Tensor, k: int | Tensor, num_samples: int, generator: Ge
     dtype = torch.promote_types(logits.dtype, torch.float32)
     shape = (num_samples, *logits.shape)
     # Like the logits, so that vmap takes it for one of its tensors.
-    noise = torch.empty_like(logits.detach().expand(shape), dtype=dtype, memory_format=torch.contiguous_format)
-    exponential = noise.exponential_(generator=generator)
+    exponential = torch.empty_like(logits.detach().expand(shape), dtype=dtype, memory_format=torch.contiguous_format)
+    exponential.exponential_(generator=generator)
     return perturbed(logits, -torch.log(exponential.clamp(min=torch.finfo(dtype).tiny)), k)
 
 

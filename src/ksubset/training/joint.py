@@ -2,6 +2,7 @@
 
 import dataclasses
 import math
+import operator
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -174,7 +175,7 @@ class JointTraining:
             fused=True,  # type: ignore[call-arg]
         )
         self._settings = [dict(group) for group in self.optimizer.param_groups]
-        self.generator = torch.Generator().manual_seed(plan.seed)
+        self.generator = torch.Generator().manual_seed(operator.index(plan.seed))
         self.steps = 0
         self._reported = 0
         self._loss, self._broken = torch.zeros(2, device=self._device)

@@ -1,5 +1,7 @@
 """Images of zeros and ones."""
 
+import operator
+
 import torch
 from torch import Tensor
 
@@ -18,7 +20,7 @@ def binarize(images: Tensor, seed: int = 0) -> Tensor:
         seed: Of the draws: the same images and seed give the same result.
 
     Raises:
-        TypeError: `images` is no floating-point tensor.
+        TypeError: `images` is no floating-point tensor, or `seed` no integer.
         ValueError: A level is outside of [0, 1].
 
     Shapes:
@@ -30,7 +32,7 @@ def binarize(images: Tensor, seed: int = 0) -> Tensor:
         (tensor([[0., 1.]]), True)
     """
     check_images(images)
-    generator = torch.Generator(images.device).manual_seed(seed)
+    generator = torch.Generator(images.device).manual_seed(operator.index(seed))
     return torch.bernoulli(images, generator=generator)
 
 
