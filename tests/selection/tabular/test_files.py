@@ -121,9 +121,11 @@ def test_marks_that_nobody_knows_are_named(tmp_path: Path) -> None:
         (["1,234", "2,345"], ",", [1234, 2345]),
         (["1,234", "2,345"], ";", [1.234, 2.345]),
         (["1,234", "2,34"], ",", [1.234, 2.34]),
+        (["0,123", "2,345"], ",", [0.123, 2.345]),
         (["1.234,5", "2"], ",", [1234.5, 2]),
+        (["\u22121\u2009234.5", "2"], ",", [-1234.5, 2]),
         (["-1.5e3", "2"], ",", [-1500, 2]),
-        (["1'234.5", "2"], ",", [1234.5, 2]),
+        (["1'234.5", "2\u2019345"], ",", [1234.5, 2345]),
         (["12 %", "5.5%"], ",", [0.12, 0.055]),
         (["-$5", "€ 2", "3 £"], ",", [-5, 2, 3]),
         (["00123", "00045"], ",", None),
@@ -211,6 +213,61 @@ def test_other_kinds_of_files(tmp_path: Path, ending: str) -> None:
         Source(path, CsvFormat(sep=";"))
 
 
+def test_a_sheet_as_people_write_it(tmp_path: Path) -> None:
+    path = tmp_path / "data.xlsx"
+    seen = pd.Timestamp("2020-05-17")
+    frame = pd.DataFrame(
+        {
+            2001: [0.5, 1, 2],
+            2002: [True, 0, 1.5],
+            "code": [7, "x7", None],
+            "seen": [seen, "unknown", seen],
+            "y": [1, 0, 1],
+        }
+    )
+    frame.to_excel(path, index=False, startrow=2, startcol=1)
+    read = Source(path).read()
+    assert list(read.columns) == ["2001", "2002", "code", "seen", "y"]
+    assert read["2002"].tolist() == [1, 0, 1.5]
+    assert read["code"].tolist()[:2] == ["7", "x7"]
+    assert read["seen"].tolist() == ["2020-05-17 00:00:00", "unknown", "2020-05-17 00:00:00"]
+    assert tabulate(read, "2001").features.dtypes[["2002", "y"]].eq(float).all()
+    Source(path).save({"2002", "y"}, tmp_path / "out.csv")
+    assert pd.read_csv(tmp_path / "out.csv").to_dict("list") == {"2002": [1, 0, 1.5], "y": [1, 0, 1]}
+    frame.set_axis(["a", "a", "c", "d", "y"], axis=1).to_excel(path, index=False)
+    with pytest.raises(ValueError, match="data: expected columns of different names, got 'a' more than once"):
+        Source(path).read()
+
+
+@pytest.mark.parametrize("ending", ["parquet", "feather"])
+def test_numbers_for_names(tmp_path: Path, ending: str) -> None:
+    path = tmp_path / f"data.{ending}"
+    getattr(pd.DataFrame(np.arange(12.0).reshape(4, 3)), f"to_{ending}")(path)
+    assert list(Source(path).read().columns) == ["0", "1", "2"]
+    Source(path).save({"0", "2"}, tmp_path / "out.parquet")
+    assert pd.read_parquet(tmp_path / "out.parquet").to_dict("list") == {"0": [0, 3, 6, 9], "2": [2, 5, 8, 11]}
+
+
+@pytest.mark.parametrize(
+    ("name", "cells", "encoding"),
+    [
+        ("größe", "£ 1", "cp1252"),
+        ("ville", "Orléans", "latin-1"),
+        ("nazwa", "łódź", "cp1250"),
+        ("город", "Казань", "cp1251"),
+        ("πόλη", "Αθήνα", "cp1253"),
+        ("性别", "男", "gb18030"),
+        ("テスト", "アカ", "shift_jis"),
+        ("성별", "여", "euc_kr"),
+    ],
+)
+def test_an_encoding_is_told_by_few_letters(tmp_path: Path, name: str, cells: str, encoding: str) -> None:
+    (tmp_path / "data.csv").write_text(f"{name},x,y\n" + f"{cells},1.5,2\nnone,3,4\n" * 300, encoding=encoding)
+    frame = Source(tmp_path / "data.csv").read()
+    assert list(frame.columns) == [name, "x", "y"]
+    assert frame[name][0] == cells
+
+
 def test_a_wrong_encoding_is_named(tmp_path: Path) -> None:
     (tmp_path / "data.csv").write_bytes("größe,y\n1,2\n".encode("latin-1"))
     for name in ("utf-8", "klingon"):
@@ -280,3 +337,17 @@ def test_rows_in_the_order_of_time() -> None:
     ):
         with pytest.raises(ValueError, match=message):
             tabulate(frame, "y", **options)
+
+
+@pytest.mark.parametrize(
+    ("cells", "expected"),
+    [
+        (["2026-01-02", None, "2026-01-01"], "a column without missing values, got 'when'"),
+        (["3", "?", "1"], "a column without missing values, got 'when'"),
+        (["noon", "eve", "morning"], "a column of dates or numbers, got 'when', which is text"),
+    ],
+)
+def test_an_order_of_time_that_is_not_known(cells: list[str | None], expected: str) -> None:
+    frame = pd.DataFrame({"when": cells, "x": [1.0, 2, 3], "y": [1.0, 2, 4]}).convert_dtypes(dtype_backend="pyarrow")
+    with pytest.raises(ValueError, match=f"time: expected {expected}"):
+        tabulate(frame, "y", time="when")

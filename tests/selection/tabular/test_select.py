@@ -125,6 +125,7 @@ def test_dates_in_text(text: list[str], numbers: bool) -> None:
         ([True, False] * 20, ["False", "True"]),
         ([0, 1, 2] * 20, ["0", "1", "2"]),
         ([0.0, 1.0] * 20, ["0", "1"]),
+        ([1234567, 1234568] * 20, ["1234567", "1234568"]),
         ([0.5, 1.5] * 20, None),
         (list(range(30)) * 20, None),
         (list(range(12)) * 5, None),

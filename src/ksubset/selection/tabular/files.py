@@ -1,19 +1,23 @@
 """Files of columns: guess how they are written, read them, and save some columns as they are."""
 
 import codecs
+import contextlib
 import csv
 import dataclasses
 import io
+import re
 import warnings
 from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import charset_normalizer
+import chardet
 import clevercsv
 import pandas as pd
+import pyarrow as pa
 import pyarrow.parquet as pq
+from chardet import EncodingEra
 from pandas.io.common import get_handle
 
 from ksubset._support.files import write
@@ -25,6 +29,7 @@ _PACKED = (".gz", ".bz2", ".xz", ".zip", ".zst")
 _OTHERS = (".parquet", ".feather", ".xlsx", ".xls")
 _SEPARATORS = (",", ";", "\t", "|")
 _MARKS = {codecs.BOM_UTF16_LE: "utf-16", codecs.BOM_UTF16_BE: "utf-16"}
+_NO_ASCII = re.compile(rb'[^\s\d,;|"]*[\x80-\xff][^\s\d,;|"]*')
 # Bytes for the guess of the encoding, and characters for that of the separator.
 _SAMPLE, _SNIFFED = 2**20, 20_000
 
@@ -104,8 +109,9 @@ class Source:
         try:
             names = self._names()
             # pandas would rename them without a word.
-            twice = sorted({name for name in names if name and names.count(name) > 1})
+            twice = _repeated(names)
             frame = pd.DataFrame() if twice else self._frame(names, dtype_backend="pyarrow")
+            twice = twice or _repeated(list(frame.columns))
         except (ValueError, csv.Error) as error:
             kind = f"a {self._ending[1:]} file that can be read"
             raise ValueError(f"data: expected {kind}, got {self.path} ({error})") from error
@@ -154,12 +160,10 @@ class Source:
         return dataclasses.replace(given, sep=separator, encoding=encoding), notes
 
     def _names(self) -> list[str]:
-        """The names as they stand in the file."""
+        """The names as they stand in a file of text or Parquet."""
         if self._ending == ".parquet":
             return list(pq.read_schema(self.path).names)
-        if not self._is_text:
-            return [str(name) for name in self._frame((), dtype_backend="pyarrow").columns]
-        if not self.format.header:
+        if not self._is_text or not self.format.header:
             return []
         with get_handle(self.path, "r", encoding=self.format.encoding, compression="infer") as handles:
             lines = (str(line) for line in handles.handle)
@@ -170,11 +174,11 @@ class Source:
     def _frame(self, columns: Collection[str], **options: Any) -> pd.DataFrame:
         if self._ending == ".parquet":
             in_order = [name for name in pq.read_schema(self.path).names if name in columns]
-            return pd.read_parquet(self.path, columns=in_order, **options).reset_index(drop=True)
+            return _named(pd.read_parquet(self.path, columns=in_order, **options).reset_index(drop=True))
         if self._ending == ".feather":
-            return pd.read_feather(self.path, **options)
+            return _named(pd.read_feather(self.path, **options))
         if not self._is_text:
-            return pd.read_excel(self.path, **options)
+            return _sheet(pd.read_excel(self.path, header=None, dtype=object))
         how = self.format
         try:
             with warnings.catch_warnings():
@@ -205,6 +209,32 @@ def check_out(out: Path, data: Path) -> None:
         raise ValueError(f"out: expected another file than that of the data, got {out}")
 
 
+def _repeated(names: list[str]) -> list[str]:
+    return sorted({name for name in names if name and names.count(name) > 1})
+
+
+def _named(frame: pd.DataFrame) -> pd.DataFrame:
+    """With text for names that are numbers or dates."""
+    return frame.set_axis([str(name) for name in frame.columns], axis=1)
+
+
+def _sheet(cells: pd.DataFrame) -> pd.DataFrame:
+    """Columns of a sheet, wherever on it they are: the first row has their names, and all rows below are theirs."""
+    cells = cells.dropna(how="all").dropna(how="all", axis=1)
+    columns = [_arrow(cells.iloc[1:, place].tolist()) for place in range(cells.shape[1])]
+    frame = pd.DataFrame({place: pd.arrays.ArrowExtensionArray(column) for place, column in enumerate(columns)})
+    names = [f"Unnamed: {place}" if pd.isna(name) else name for place, name in enumerate(cells[:1].to_numpy().ravel())]
+    return _named(frame.set_axis(names, axis=1))
+
+
+def _arrow(cells: list[Any]) -> pa.Array:
+    """Numbers where truth values are among them, and text where cells are of other kinds."""
+    for kind in (None, pa.float64()):
+        with contextlib.suppress(pa.ArrowInvalid, pa.ArrowTypeError):
+            return pa.array(cells, kind, from_pandas=True)
+    return pa.array([None if pd.isna(cell) else str(cell) for cell in cells])
+
+
 def _ending(path: Path) -> str:
     """The last suffix but that of a compression."""
     suffixes = [suffix.lower() for suffix in path.suffixes]
@@ -219,8 +249,10 @@ def _encoding(sample: bytes) -> str:
     try:
         codecs.getincrementaldecoder("utf-8-sig")().decode(sample)
     except UnicodeDecodeError:
-        found = charset_normalizer.from_bytes(sample).best()
-        return "latin-1" if found is None else found.encoding
+        # A few letters among many numbers tell more without these.
+        words = b"\n".join(dict.fromkeys(_NO_ASCII.findall(sample)))
+        found = chardet.detect(words, encoding_era=EncodingEra.MODERN_WEB, prefer_superset=True, compat_names=False)
+        return found["encoding"] or "latin-1"
     return "utf-8-sig"
 
 

@@ -17,9 +17,11 @@ _MISSING = frozenset({"", "?", "-", "--", ".", "n.a.", "missing", "unknown", "#v
 # From this share of numbers on, a column of text is likely to be one of numbers with slips.
 _NEARLY = 0.8
 
+# Marks of typesetters: spaces that do not break or are narrow, the minus sign, and the apostrophe.
+_TYPED = str.maketrans("\u00a0\u2009\u202f\u2212\u2019", "   -'")
 _CURRENCY = r"[$€£¥]"
 _PLAIN = r"(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][-+]?\d+)?"
-_GROUPED = r"\d{{1,3}}(?:{0}\d{{3}})+"
+_GROUPED = r"[1-9]\d{{0,2}}(?:{0}\d{{3}})+"
 
 
 @dataclass(frozen=True)
@@ -75,7 +77,7 @@ def parse(text: pd.Series, format: CsvFormat) -> Numbers | None:
         format: Of the file: its decimal mark and what stands between thousands hold if they are given. Where
             semicolons separate cells, 1,234 is not much more than one.
     """
-    cells = text.astype(object).where(text.notna(), "").str.replace(r"[\u00a0\u202f]", " ", regex=True).str.strip()
+    cells = text.astype(object).where(text.notna(), "").str.translate(_TYPED).str.strip()
     marks = cells.str.lower().isin(_MISSING)
     given = cells[~marks]
     if not len(given):

@@ -98,6 +98,8 @@ def tabulate(
         moments = reader.column(data[time], time)
         if isinstance(moments, pd.Categorical):
             raise ValueError(f"time: expected a column of dates or numbers, got {time!r}, which is text")
+        if np.isnan(moments).any():
+            raise ValueError(f"time: expected a column without missing values, got {time!r}")
         data = data.iloc[np.argsort(moments, kind="stable")]
     values = reader.column(data[target], target)
     given = ~pd.isna(values)
@@ -134,7 +136,7 @@ def check_names(names: Sequence[str], known: Collection[str], argument: str) -> 
 
 
 def _text(label: Any) -> str:
-    return f"{label:g}" if isinstance(label, float) else str(label)
+    return f"{label:.15g}" if isinstance(label, float) else str(label)
 
 
 def _has_classes(values: Any, column: pd.Series) -> bool:
