@@ -263,11 +263,14 @@ FIXED = {name: value for name, value in ALL.items() if name != "k_start"}
     "config",
     [
         *(
-            pytest.param(dataclasses.replace(TINY, task=task, method=method, **options), id=f"{task}-{method}-{name}")
+            pytest.param(
+                dataclasses.replace(TINY, task=task, method=method, **(ALL if entry.selector is None else FIXED)),
+                id=f"{task}-{method}",
+            )
             for task in PRINTED
-            for method in METHODS
-            for name, options in (("paper", {}), ("all", ALL if METHODS[method].selector is None else FIXED))
+            for method, entry in METHODS.items()
         ),
+        TINY,
         *(pytest.param(dataclasses.replace(TINY, method="hybrid", **OPTIONS[name]), id=name) for name in OPTIONS),
     ],
 )

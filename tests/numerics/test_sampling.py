@@ -51,7 +51,7 @@ def test_ten_million_draws(device: torch.device) -> None:
 
 def test_pairs_at_the_size_of_the_paper(device: torch.device) -> None:
     logits = 1.5 * torch.randn(784, dtype=torch.float64)
-    sample = KSubset(30, logits.to(device)).sample((50_000,)).cpu()
+    sample = KSubset(30, logits.to(device)).sample((50_000,)).cpu().float()
     i, j = torch.triu_indices(784, 784, offset=1)
     together = (sample.T @ sample)[i, j]
     assert binomial_p_value(together, joint_inclusion_probabilities(logits, 30)[i, j], 50_000) > FALSE_ALARM
@@ -150,7 +150,7 @@ def test_heavy_tails_and_masks_by_row(device: torch.device) -> None:
 
 def test_pairs_of_rows_with_their_own_logits(device: torch.device) -> None:
     logits = torch.randn(3, 784, dtype=torch.float64) * torch.tensor([[0.0], [1.0], [4.0]])
-    sample = KSubset(30, logits.to(device)).sample((10_000,)).cpu()
+    sample = KSubset(30, logits.to(device)).sample((10_000,)).cpu().float()
     assert (sample.sum(-1) == 30).all()
     i, j = torch.triu_indices(784, 784)
     for row in range(3):

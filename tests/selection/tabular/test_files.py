@@ -43,7 +43,7 @@ def with_marks(mark: str) -> list[str]:
 
 
 def run(path: Path, *options: str) -> Any:
-    arguments = [path, "--target", "y", "--k", 1, "--cv", 3, "--max-evaluations", 30, "--model", "random-forest"]
+    arguments = [path, "--target", "y", "--k", 1, "--cv", 3, "--max-evaluations", 30, "--model", "k-nearest-neighbors"]
     result = CliRunner().invoke(cli.app, ["select", *map(str, arguments), *options])
     assert result.exit_code == 0, result.output
     return result

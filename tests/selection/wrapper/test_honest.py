@@ -71,17 +71,17 @@ def test_signal_is_reported_as_signal() -> None:
 
 
 def test_auto_takes_a_size_by_outer_scores() -> None:
-    X, y = noise(100, 64, 1)
+    X, y = noise(100, 16, 1)
     X[:, [5, 9]] += 1.2 * y[:, None]
     fitted = selector(k="auto", cv=StratifiedKFold(3, shuffle=True, random_state=0)).fit(X, y)
-    assert fitted.outer_scores_.shape == (7, 3)
+    assert fitted.outer_scores_.shape == (5, 3)
     size = smallest_within_one_standard_error(fitted.outer_scores_)
     assert fitted.path_["n_features_to_select"][size] == fitted.n_features_
     assert fitted.score_ == crossfitted_score(fitted.outer_scores_)
     # A list of sizes is not searched again unless that is asked for, nor is "auto" where rows cannot be split again.
     assert selector(k=[1, 2]).fit(X, y).outer_scores_.shape == (2, 0)
     splits = list(KFold(3).split(X))
-    assert selector(k="auto", cv=splits).fit(X, y).outer_scores_.shape == (7, 0)
+    assert selector(k="auto", cv=splits).fit(X, y).outer_scores_.shape == (5, 0)
 
 
 def test_the_size_of_a_split_is_chosen_by_the_others() -> None:
