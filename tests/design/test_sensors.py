@@ -36,6 +36,28 @@ def test_search_finds_the_least_error_of_all_sets(field: np.ndarray) -> None:
     assert selector.error_ == pytest.approx(float(errors.min()) ** 0.5, rel=1e-9)
 
 
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda field: np.lib.stride_tricks.as_strided(field, writeable=False),
+        lambda field: field[::-1].copy()[::-1],
+        lambda field: field.astype(">f8"),
+    ],
+    ids=["locked", "backwards", "swapped"],
+)
+def test_arrays_as_they_lie_in_memory(field: np.ndarray, change: Any) -> None:
+    # torch takes none of these, or warns of them, by default once in a process.
+    torch.set_warn_always(True)
+    try:
+        for y in (None, field[:, :2]):
+            expected = SensorSelector(3, method="qr").fit(field, y)
+            found = SensorSelector(3, method="qr").fit(change(field), None if y is None else change(y.copy()))
+            np.testing.assert_array_equal(found.sensors_, expected.sensors_)
+            np.testing.assert_allclose(found.predict(change(field)), expected.predict(field))
+    finally:
+        torch.set_warn_always(False)
+
+
 @pytest.mark.parametrize("noise", [None, 0.02])
 def test_search_is_no_worse_than_where_it_begins(field: np.ndarray, noise: float | None) -> None:
     errors = [

@@ -175,6 +175,13 @@ def test_integers_that_floats_do_not_tell_apart() -> None:
         assert CoxPH(same, event, x).fit().params.item() == pytest.approx(expected, rel=1e-12)
 
 
+def test_arrays_of_swapped_bytes(made: dict[str, Any]) -> None:
+    expected = logit(made).fit().params.to_numpy()
+    swapped = {name: made[name].astype(made[name].dtype.newbyteorder(">")) for name in ("y", "group")}
+    found = logit(made, **swapped, x=made["x"].to_numpy().astype(">f8")).fit().params
+    np.testing.assert_allclose(found, expected)
+
+
 def test_labels_of_several_parts(made: dict[str, Any]) -> None:
     expected = logit(made).fit().params
     parts = [(g // 2, "ab"[g % 2]) for g in made["group"]]

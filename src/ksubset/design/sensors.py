@@ -118,7 +118,7 @@ class SensorSelector(SelectorMixin, BaseEstimator):  # type: ignore[misc]
         if modes is not None:
             modes = check_integer("n_modes", modes, 1)
         size = check_integer("n_sensors", self.n_sensors, 1)
-        data: Array = validate_data(self, X, dtype=np.float64, ensure_min_samples=3)
+        data = _for_torch(validate_data(self, X, dtype=np.float64, ensure_min_samples=3))
         space = SearchSpace(
             data.shape[1], size, always=self.always, exclude=self.exclude, constraints=self.constraints
         )  # fmt: skip
@@ -126,7 +126,7 @@ class SensorSelector(SelectorMixin, BaseEstimator):  # type: ignore[misc]
         if not (data != self.mean_).any():
             raise ValueError("X: expected snapshots that differ, got the same field in all of them")
         target = None if y is None else self._target(y, data)
-        told = data if target is None else self._numbers(target)
+        told = data if target is None else _for_torch(self._numbers(target))
         decoding = Decoding(torch.from_numpy(data), torch.from_numpy(told), noise)
         basis, strengths = _pod(data - self.mean_)
         seed = int(check_random_state(self.random_state).randint(2**31 - 1))
@@ -252,6 +252,11 @@ class SensorSelector(SelectorMixin, BaseEstimator):  # type: ignore[misc]
     def _get_support_mask(self) -> NDArray[np.bool_]:
         check_is_fitted(self)
         return self.support_
+
+
+def _for_torch(values: Array) -> Array:
+    """In an order of memory, and with the right to write, that torch asks for; frames of pandas have neither."""
+    return np.require(values, requirements=["C", "W"])
 
 
 def _pod(centred: Array) -> tuple[Array, Array]:

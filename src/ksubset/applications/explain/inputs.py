@@ -56,8 +56,10 @@ def check_rows(value: Any, padding: int | None) -> NDArray[Any]:
         raise ValueError(f"X: expected one row or more, with columns, got shape {rows.shape}")
     if rows.dtype.kind in "iub":
         return rows.astype(np.int64 if padding is not None else np.float64)
-    # torch takes no negative strides, and warns of arrays that cannot be written to, as those of pandas.
-    return np.require(rows, requirements=["C", "W"])
+    # torch takes no negative strides, swapped bytes or long doubles, and warns of arrays that cannot be written to, as
+    # those of pandas.
+    dtype = np.dtype(np.float64) if rows.itemsize > 8 else rows.dtype.newbyteorder("=")
+    return np.require(rows, dtype, ["C", "W"])
 
 
 class Inputs:
