@@ -1,5 +1,6 @@
 """The whole tool against enumeration, and what ends or resumes it."""
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import combinations
@@ -417,3 +418,17 @@ def test_a_warm_start_and_shares() -> None:
     assert (result.subset.tolist(), result.num_evaluations) == ([0, 2], 14)
     np.testing.assert_allclose(np.diag(result.co_inclusion()), result.inclusion)
     assert result.inclusion.sum() == pytest.approx(2)
+
+
+@pytest.mark.parametrize(("n", "k", "left"), [(12, 5, 2), (40, 2, 1), (30, 28, 5), (24, 3, 4)])
+def test_nearly_all_subsets_are_found(n: int, k: int, left: int) -> None:
+    seen = set()
+
+    def f(z: Any) -> float:
+        seen.add(tuple(z))
+        return float(np.cos(z).sum())
+
+    budget = math.comb(n, k) - left
+    result = minimize(f, n, k, max_evaluations=budget, random_state=0)
+    assert result.num_evaluations == len(seen) == budget
+    assert not result.optimal

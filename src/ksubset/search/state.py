@@ -19,6 +19,12 @@ __all__ = ["SearchState"]
 
 # Evaluations of a rival with noise, after which it is no better.
 _RACE = 64
+# All points are listed if they are as few, and at most so many times as many as are evaluated: a walk alone would look
+# for the last ones for long, or miss them.
+_LISTED, _TIMES = 100_000, 10
+# Points at some distance of the best that are tried for one that is not known, and as many random ones; where all are
+# listed, these few.
+_KICKS, _TRIES_IF_LISTED = 50, 5
 # Steps of the walk over points that are known, after which one that is not is listed.
 _KNOWN = 30
 
@@ -56,13 +62,16 @@ class SearchState:
         self.cooling = Cooling([] if max_evaluations is None else [max_evaluations])
         self.pending: dict[int, _Asked] = {}
         """What points that were asked for, and whose values are not known, are good for, by their keys."""
-        everything = space.enumerate(100_000 if max_evaluations is None else max_evaluations)
+        most = _LISTED if max_evaluations is None else max_evaluations
+        everything = space.enumerate(most)
         self.num_points = None if everything is None else len(everything)
         """Number of all points, if they will all be evaluated."""
         self._queue: deque[NDArray[np.int64]] = deque()
-        # With noise they are found by the walk, and only what it leaves out is taken from here.
+        # With noise, or where not all will be evaluated, what the walk leaves out is taken from here.
         self._rest: deque[NDArray[np.int64]] = deque()
-        if everything is not None and noisy:
+        if everything is None and (some_more := space.enumerate(min(_TIMES * most, _LISTED))) is not None:
+            self._rest.extend(rng.permutation(some_more))
+        elif everything is not None and noisy:
             self._rest.extend(everything)
         elif everything is not None:
             self._queue.extend(rng.permutation(everything))
@@ -168,8 +177,8 @@ class SearchState:
     def _new_point(self) -> NDArray[np.int64] | None:
         if self.best_row is not None and (swap := self._new_swap()) is not None:
             return self._asked(swap.point, swap.key, "swap", swap)
-        for attempt in range(100):
-            if self.best_row is None or attempt >= 50:
+        for attempt in range(_TRIES_IF_LISTED if self._rest else 2 * _KICKS):
+            if self.best_row is None or attempt >= _KICKS:
                 point, why = self.space.sample(self._rng), "start"
             else:
                 strength = 2 + int(self._rng.integers(1 + self.space.free_size // 4))

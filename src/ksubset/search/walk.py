@@ -133,14 +133,18 @@ class Walk:
     def kick(self, point: NDArray[np.int64], strength: int) -> NDArray[np.int64]:
         """A point so many random feasible swaps away from another; less if there are not as many."""
         point = point.copy()
+        outside = np.ones(len(self._space.free), dtype=bool)
+        outside[point] = False
         for _ in range(strength):
-            others = np.setdiff1d(np.arange(len(self._space.free)), point)
+            others = np.flatnonzero(outside)
             allowed = self._space.swaps(point, others)
-            total = len(point) * len(others)
-            codes = np.arange(total) if allowed is None else np.flatnonzero(allowed)
-            if not len(codes):
+            codes = None if allowed is None else np.flatnonzero(allowed)
+            total = len(point) * len(others) if codes is None else len(codes)
+            if not total:
                 break
-            out, into = divmod(int(self._rng.choice(codes)), len(others))
+            drawn = int(self._rng.integers(total))
+            out, into = divmod(drawn if codes is None else int(codes[drawn]), len(others))
+            outside[point[out]], outside[others[into]] = True, False
             point[out] = others[into]
         point.sort()
         return point
