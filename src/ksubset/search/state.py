@@ -63,18 +63,15 @@ class SearchState:
         self.pending: dict[int, _Asked] = {}
         """What points that were asked for, and whose values are not known, are good for, by their keys."""
         most = _LISTED if max_evaluations is None else max_evaluations
-        everything = space.enumerate(most)
-        self.num_points = None if everything is None else len(everything)
+        listed = space.enumerate(max(most, min(_TIMES * most, _LISTED)))
+        self.num_points = None if listed is None or len(listed) > most else len(listed)
         """Number of all points, if they will all be evaluated."""
         self._queue: deque[NDArray[np.int64]] = deque()
         # With noise, or where not all will be evaluated, what the walk leaves out is taken from here.
         self._rest: deque[NDArray[np.int64]] = deque()
-        if everything is None and (some_more := space.enumerate(min(_TIMES * most, _LISTED))) is not None:
-            self._rest.extend(rng.permutation(some_more))
-        elif everything is not None and noisy:
-            self._rest.extend(everything)
-        elif everything is not None:
-            self._queue.extend(rng.permutation(everything))
+        if listed is not None:
+            queue = self._rest if noisy or self.num_points is None else self._queue
+            queue.extend(rng.permutation(listed))
         self.best_row: int | None = None
         self.trace: list[tuple[int, float]] = []
         self.confirmation = Confirmation(self.archive, max_evaluations) if noisy else None
