@@ -88,10 +88,10 @@ def in_processes(configs: Sequence[RunConfig], plan: Plan, report: Report, jobs:
 def _submitted(pool: ProcessPoolExecutor, config: RunConfig, plan: Plan) -> "Future[Result]":
     try:
         return pool.submit(_in_process, config, plan)
-    except OSError as error:
-        if error.errno is not None:
+    except (OSError, ValueError) as error:
+        if getattr(error, "errno", None) is not None:
             raise
-        # A pool that breaks at this very moment has closed its pipes before it says so.
+        # A pool that breaks at this very moment has closed the pipes that a new process takes, before it says so.
         raise BrokenProcessPool(str(error)) from error
 
 
