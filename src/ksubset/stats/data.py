@@ -112,7 +112,8 @@ def labels(values: Any, name: str, rows: int) -> tuple[NDArray[np.int64], pd.Ind
     if np.ndim(values) != 1 or len(values) != rows:
         raise ValueError(f"{name} must have one label for each of the {rows} rows, got shape {np.shape(values)}")
     if isinstance(values, np.ndarray):
-        values = values.astype(values.dtype.newbyteorder("="))  # files of other machines may have it swapped
+        # Files of other machines may have their bytes swapped, of which pandas makes no groups.
+        values = values.astype(values.dtype.newbyteorder("="), copy=False)
     series = pd.Series(values)
     if missing := int(series.isna().sum()):
         raise ValueError(f"{name} has {missing} missing values")

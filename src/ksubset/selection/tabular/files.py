@@ -7,6 +7,7 @@ import dataclasses
 import io
 import re
 import warnings
+from collections import Counter
 from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
@@ -29,7 +30,7 @@ _PACKED = (".gz", ".bz2", ".xz", ".zip", ".zst")
 _OTHERS = (".parquet", ".feather", ".xlsx", ".xls")
 _SEPARATORS = (",", ";", "\t", "|")
 _MARKS = {codecs.BOM_UTF16_LE: "utf-16", codecs.BOM_UTF16_BE: "utf-16"}
-_NO_ASCII = re.compile(rb'[^\s\d,;|"]*[\x80-\xff][^\s\d,;|"]*')
+_NOT_ASCII = re.compile(rb'[^\s\d,;|"]*[\x80-\xff][^\s\d,;|"]*')
 # Bytes for the guess of the encoding, and characters for that of the separator.
 _SAMPLE, _SNIFFED = 2**20, 20_000
 
@@ -210,7 +211,7 @@ def check_out(out: Path, data: Path) -> None:
 
 
 def _repeated(names: list[str]) -> list[str]:
-    return sorted({name for name in names if name and names.count(name) > 1})
+    return sorted(name for name, count in Counter(names).items() if name and count > 1)
 
 
 def _named(frame: pd.DataFrame) -> pd.DataFrame:
@@ -250,7 +251,7 @@ def _encoding(sample: bytes) -> str:
         codecs.getincrementaldecoder("utf-8-sig")().decode(sample)
     except UnicodeDecodeError:
         # A few letters among many numbers tell more without these.
-        words = b"\n".join(dict.fromkeys(_NO_ASCII.findall(sample)))
+        words = b"\n".join(dict.fromkeys(_NOT_ASCII.findall(sample)))
         found = chardet.detect(words, encoding_era=EncodingEra.MODERN_WEB, prefer_superset=True, compat_names=False)
         return found["encoding"] or "latin-1"
     return "utf-8-sig"
