@@ -64,7 +64,6 @@ docs: $(INSTALLED)  ## the documentation as web pages, in site/: runs the tutori
 EXTRAS ?=
 
 release: $(INSTALLED)  ## wheel and sdist in dist/, each tried in an empty environment: a minute
-	$(BIN)/pip install --quiet build
 	rm -rf dist
 	$(BIN)/python -m build --outdir dist . > /dev/null
 	$(BIN)/python tests/release/check_archives.py dist $(EXTRAS)

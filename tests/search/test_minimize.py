@@ -1,6 +1,8 @@
 """The whole tool against enumeration, and what ends or resumes it."""
 
 import math
+import time
+import tracemalloc
 from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import combinations
@@ -304,6 +306,47 @@ def test_callbacks_patience_seconds_and_interrupts_end_it() -> None:
 
     with pytest.warns(UserWarning, match="interrupted"):
         assert minimize(interrupted, 30, 6).num_evaluations == 9
+
+
+@pytest.mark.parametrize(
+    "end",
+    [
+        {"patience": 300},
+        {"max_evaluations": None, "patience": 300},
+        {"max_seconds": 1e6, "callbacks": lambda progress: progress.num_evaluations >= 400},
+    ],
+)
+def test_what_may_end_before_all_subsets_goes_the_best_way_first(end: dict[str, Any]) -> None:
+    subsets = np.array(list(combinations(range(20), 4)))
+    found = 0
+    for seed in range(10):
+        square = np.random.default_rng(seed).standard_normal((20, 20))
+        result = minimize(lambda one, m=square: m[np.ix_(one, one)].sum(), 20, 4, random_state=seed, **end)
+        assert result.num_evaluations < 1000 < len(subsets)
+        found += result.value == pytest.approx(square[subsets[:, :, None], subsets[:, None]].sum((1, 2)).min())
+    assert found >= 8  # in random order one
+
+
+def test_a_conversation_of_unknown_length_goes_the_best_way_first() -> None:
+    square = np.random.default_rng(0).standard_normal((40, 40))
+    search = Search(40, 4, random_state=0)
+    for _ in range(1000):
+        (subset,) = search.ask()
+        search.tell([subset], [square[np.ix_(subset, subset)].sum()])
+    subsets = np.array(list(combinations(range(40), 4)))  # 91,390
+    assert search.result().value == pytest.approx(square[subsets[:, :, None], subsets[:, None]].sum((1, 2)).min())
+
+
+def test_a_search_that_ends_before_begins_at_once_however_many_evaluations_it_may_have() -> None:
+    called: list[float] = []
+    begun = time.process_time()
+    tracemalloc.start()
+    minimize(rough, 60, 6, max_evaluations=10**9, max_seconds=60, callbacks=lambda progress: called.append(1) or True)
+    _, most = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert len(called) == 1
+    assert most < 1e8  # of 50 million subsets
+    assert time.process_time() - begun < 5
 
 
 def test_many_at_a_time_and_in_workers_find_as_good() -> None:

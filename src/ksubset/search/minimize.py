@@ -14,7 +14,6 @@ from ksubset._support.identity import digests
 from ksubset.search.arguments import check_integer, check_positive, is_integer, listed_callbacks, notify
 from ksubset.search.checkpoint import Checkpoint
 from ksubset.search.constraints import Constraint
-from ksubset.search.cooling import Cooling
 from ksubset.search.objective import Objective
 from ksubset.search.results import SearchResult
 from ksubset.search.search import Search
@@ -52,8 +51,9 @@ def minimize(
 ) -> SearchResult:
     """The k of n items for which a function is least; any function, of which nothing is known but its values.
 
-    All subsets are evaluated, and the result is optimal, where the constraints leave at most `max_evaluations` and
-    there is no noise. Otherwise it is the best that was found. Without noise no subset is evaluated twice.
+    All subsets are evaluated, and the result is optimal, where the constraints leave at most `max_evaluations`, and
+    five million, there is no noise, and nothing ends the search before. Otherwise it is the best that was found.
+    Without noise no subset is evaluated twice.
 
     Arguments:
         f: What is minimized; maps a subset, as `encoding` says, to a number. NaN and infinite values, of either sign,
@@ -135,7 +135,7 @@ def minimize(
             Path(checkpoint), digests({"f": f, **dict(zip(names, problem, strict=True)), "random_state": seed}), planned
         )
         plan = keep.plan
-    search.state.cooling = Cooling(plan)
+    search.state.plan(plan)
     evaluate = Objective(f, n, encoding, vectorized=vectorized, n_jobs=n_jobs)
     size = _BATCH * evaluate.num_workers if vectorized else evaluate.num_workers
     start = shown = time.monotonic()

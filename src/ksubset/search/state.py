@@ -1,7 +1,7 @@
 """What to evaluate next, over points of a space."""
 
 import math
-from collections import deque
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -20,8 +20,8 @@ __all__ = ["SearchState"]
 # Evaluations of a rival with noise, after which it is no better.
 _RACE = 64
 # All points are listed if they are as few, and at most so many times as many as are evaluated: a walk alone would look
-# for the last ones for long, or miss them.
-_LISTED, _TIMES = 100_000, 10
+# for the last ones for long, or miss them. More than the last number take seconds and a gigabyte.
+_LISTED, _TIMES, _MOST_LISTED = 100_000, 10, 5_000_000
 # Points at some distance of the best that are tried for one that is not known, and as many random ones; where all are
 # listed, these few.
 _KICKS, _TRIES_IF_LISTED = 50, 5
@@ -59,19 +59,16 @@ class SearchState:
         self.archive, self.keys = Archive(), Keys(len(space.free))
         self._given = 0
         self.walk = Walk(space, self.archive, self.keys, rng)
-        self.cooling = Cooling([] if max_evaluations is None else [max_evaluations])
+        self.plan([] if max_evaluations is None else [max_evaluations])
         self.pending: dict[int, _Asked] = {}
         """What points that were asked for, and whose values are not known, are good for, by their keys."""
         most = _LISTED if max_evaluations is None else max_evaluations
-        listed = space.enumerate(max(most, min(_TIMES * most, _LISTED)))
+        listed = space.enumerate(min(max(most, min(_TIMES * most, _LISTED)), _MOST_LISTED))
         self.num_points = None if listed is None or len(listed) > most else len(listed)
-        """Number of all points, if they will all be evaluated."""
-        self._queue: deque[NDArray[np.int64]] = deque()
-        # With noise, or where not all will be evaluated, what the walk leaves out is taken from here.
-        self._rest: deque[NDArray[np.int64]] = deque()
-        if listed is not None:
-            queue = self._rest if noisy or self.num_points is None else self._queue
-            queue.extend(rng.permutation(listed))
+        """Number of all points, if they will all be evaluated unless the search ends before."""
+        self._queue: list[NDArray[np.int64]] = []
+        self._listed = listed is not None
+        self._rest: Iterator[NDArray[np.int64]] = iter(() if listed is None else rng.permutation(listed))
         self.best_row: int | None = None
         self.trace: list[tuple[int, float]] = []
         self.confirmation = Confirmation(self.archive, max_evaluations) if noisy else None
@@ -79,9 +76,17 @@ class SearchState:
         self._learn_at = 50.0
         self._challenger: int | None = None
 
+    def plan(self, ends: Sequence[int]) -> None:
+        """Say after how many evaluations it will end, and perhaps go on, ascending; none if it may end at any time.
+
+        Where all points will be evaluated for certain they come in random order, which takes least time; where the
+        search may end before, the second half does.
+        """
+        self.cooling, self._walked = Cooling(ends), 0.0 if ends else 0.5
+
     def enqueue(self, point: NDArray[np.int64]) -> None:
         """Evaluate a point before all others."""
-        self._queue.appendleft(point)
+        self._queue.append(point)
 
     def know(self, point: NDArray[np.int64], value: float) -> None:
         """Take a value that was known beforehand, and is no evaluation."""
@@ -100,8 +105,9 @@ class SearchState:
 
     def next_point(self) -> NDArray[np.int64] | None:
         """What to evaluate next; None if nothing is left, or values have to be told first."""
-        if (first := self._first_new(self._queue)) is not None:
-            return first
+        while self._queue:
+            if (first := self._first_new([self._queue.pop()])) is not None:
+                return first
         if self.confirmation is not None:
             if self.evaluations >= self.confirmation.starts_at:
                 self.confirmation.begin(self.confirmation.reserve)
@@ -118,10 +124,9 @@ class SearchState:
         point = None if all_known else self._new_point()
         return self._known_point() if point is None else point
 
-    def _first_new(self, queue: deque[NDArray[np.int64]]) -> NDArray[np.int64] | None:
-        """The first of a queue that is neither known nor asked for; those before it are dropped."""
-        while queue:
-            point = queue.popleft()
+    def _first_new(self, points: Iterable[NDArray[np.int64]]) -> NDArray[np.int64] | None:
+        """The first point that is neither known nor asked for."""
+        for point in points:
             if (key := self.keys.of(point)) not in self.archive.rows and key not in self.pending:
                 return self._asked(point, key, "start")
         return None
@@ -172,9 +177,11 @@ class SearchState:
         return point
 
     def _new_point(self) -> NDArray[np.int64] | None:
+        if self.num_points is not None and not self.noisy and len(self.archive.rows) >= self._walked * self.num_points:
+            return self._first_new(self._rest)
         if self.best_row is not None and (swap := self._new_swap()) is not None:
             return self._asked(swap.point, swap.key, "swap", swap)
-        for attempt in range(_TRIES_IF_LISTED if self._rest else 2 * _KICKS):
+        for attempt in range(_TRIES_IF_LISTED if self._listed else 2 * _KICKS):
             if self.best_row is None or attempt >= _KICKS:
                 point, why = self.space.sample(self._rng), "start"
             else:
