@@ -6,6 +6,7 @@ import sys
 from collections import Counter
 from collections.abc import Callable
 from itertools import combinations
+from typing import Any
 
 import numpy as np
 import pytest
@@ -30,9 +31,9 @@ class Folds:
 
 
 def searched(
-    folds: Folds, n: int, k: int, budget: int, *, num_folds: int = 3, seed: int = 0, fresh: int = 5
+    folds: Folds, n: int, k: int, budget: int, *, num_folds: int = 3, seed: int = 0, fresh: int = 5, **how: Any
 ) -> RacingSearch:
-    search = RacingSearch(folds, n, k, [100] * num_folds, budget, seed, num_fresh=fresh * num_folds)
+    search = RacingSearch(folds, n, k, [100] * num_folds, budget, seed, num_fresh=fresh * num_folds, **how)
     for _ in search.run():
         pass
     return search
@@ -63,10 +64,12 @@ def every(n: int, k: int) -> NDArray[np.int64]:
     return np.array(list(combinations(range(n), k)), dtype=np.int64)
 
 
+@pytest.mark.parametrize("max_seconds", [None, 1e6])
 @pytest.mark.parametrize("k", [0, 1, 3, 6])
-def test_few_subsets_are_all_evaluated_on_all_folds(k: int) -> None:
+def test_few_subsets_are_all_evaluated_on_all_folds(k: int, max_seconds: float | None) -> None:
     folds = Folds(quadratic(6, 1))
-    search = searched(folds, 6, k, 1000)
+    search = searched(folds, 6, k, 1000, max_seconds=max_seconds)
+    assert max(folds.calls.values()) == 1
     assert len(search.table.subsets) == math.comb(6, k)
     assert np.isfinite(search.table.scores).all()
     assert best_of(search) == every(6, k)[folds.score(every(6, k)).argmax()].tolist()
@@ -88,13 +91,27 @@ def test_exclusive_or_under_noise_beyond_enumeration(seed: int) -> None:
     assert {0, 1} <= set(best_of(search))
 
 
+@pytest.mark.parametrize("budget", [8_000, 1_000_000])
+def test_what_may_end_before_all_subsets_goes_the_best_way_first(budget: int) -> None:
+    found = 0
+    for seed in range(4):
+        score = quadratic(20, seed)
+        search = RacingSearch(Folds(score), 20, 4, [100] * 2, budget, seed, num_fresh=10, max_seconds=1e6)
+        for _ in search.run():
+            if search.evaluations >= 600:
+                break
+        found += score(search.table.subsets[[search.best]])[0] == score(every(20, 4)).max()
+    assert found >= 3  # in random order one of 16
+
+
+@pytest.mark.parametrize("max_seconds", [None, 1e6])
 @pytest.mark.parametrize("noise", [0.0, 0.3])
-def test_no_fold_of_a_subset_twice_and_never_over_budget(noise: float) -> None:
+def test_no_fold_of_a_subset_twice_and_never_over_budget(noise: float, max_seconds: float | None) -> None:
     for seed, (n, k, budget) in enumerate(
         [(12, 4, 100), (12, 4, 1100), (12, 4, 2000), (60, 5, 777), (9, 2, 3), (5, 5, 50)]
     ):
         folds = Folds(quadratic(n, seed), noise)
-        search = searched(folds, n, k, budget, seed=seed)
+        search = searched(folds, n, k, budget, seed=seed, max_seconds=max_seconds)
         assert max(folds.calls.values()) == 1
         assert search.evaluations == sum(folds.calls.values()) <= budget
         assert len({tuple(subset) for subset in search.table.subsets.tolist()}) == len(search.table.subsets)

@@ -15,6 +15,8 @@ budget of evaluations and takes the first of these ways that the budget allows:
    restarts in a row have found nothing better, or, where the budget is asked for, until it is used.
    Where it is not asked for, and the best score may well be chance, the search goes on in way 2, if that is affordable.
 
+With a limit in time, which may end the search before all subsets, way 3 with half of the budget comes first.
+
 **Near-copies.** Of items that say nearly the same a subset needs one. So the likeliest subset is that of items without
 near-copies; refinement first parts those in the best subset, and last makes new ones; and of two subsets the one with
 fewer is the better if it loses no more than two standard errors of the difference over folds.
@@ -52,6 +54,7 @@ _EXPLORATION = 0.6
 _BATCH = 32
 _RESTARTS = 2
 _FINALISTS = 8
+_MOST_LISTED = 1_000_000  # subsets that are all tried, at most
 _PARTED = 64  # swaps at most that come before others: an outsider may be any of thousands
 ROUNDS = 5
 """Rounds of F fresh folds that are of use."""
@@ -141,17 +144,21 @@ class RacingSearch:
         """Search and confirm; yields after each batch, so that the caller may look, or leave."""
         limit = self.budget - self._reserve
         number = math.comb(self.num_items, self.size)
-        if number * self.num_folds <= limit:
-            yield from self._try_all(limit)
+        listed = number if number <= _MOST_LISTED else math.inf
         # A quarter more than all on the first folds, for the better ones on the others.
-        elif number * len(in_stages(self._fold_rows)[0]) * 5 // 4 <= limit:
+        in_full, halved = listed * self.num_folds, listed * len(in_stages(self._fold_rows)[0]) * 1.25
+        if self._end < math.inf and number > 1 and halved <= limit:
+            yield from self._explore_and_refine(limit // 2)
+        if in_full <= limit:
+            yield from self._try_all(limit)
+        elif halved <= limit - self.evaluations:
             yield from self._halve_all(limit)
         else:
             yield from self._explore_and_refine(limit)
-            most = self._most - self._reserve - self.evaluations
-            if number * len(in_stages(self._fold_rows)[0]) * 5 // 4 <= most and self._is_by_chance():
+            most = self._most - self._reserve
+            if halved <= most - self.evaluations and self._is_by_chance():
                 self.budget = self._most
-                yield from self._halve_all(self._most - self._reserve)
+                yield from self._halve_all(most)
         yield from self._confirm()
         self.finished = True
 
@@ -171,10 +178,12 @@ class RacingSearch:
 
     def _try_all(self, limit: int) -> Iterator[None]:
         everything = self._all_subsets()
-        for start in range(0, len(everything), 2 * _BATCH):
+        yield from self._fill(np.arange(len(self.table)), np.arange(self.num_folds), limit)
+        new = everything[[subset not in self.table for subset in everything]]
+        for start in range(0, len(new), 2 * _BATCH):
             if not self._is_open(limit):
                 break
-            self._race(everything[start : start + 2 * _BATCH], limit, drawn=len(everything) > 1, in_full=True)
+            self._race(new[start : start + 2 * _BATCH], limit, drawn=len(everything) > 1, in_full=True)
             yield
         self._learn_from_all(len(everything))
 
