@@ -156,7 +156,7 @@ def test_scikit_learn_clones_it_and_takes_it_into_a_pipeline(field: np.ndarray) 
 @pytest.mark.parametrize(
     ("arguments", "y", "message"),
     [
-        ({"n_sensors": N + 1}, None, "k: expected at most"),
+        ({"n_sensors": N + 1}, None, "n_sensors: expected at most 24, as many as places, got"),
         ({"n_sensors": 0}, None, "n_sensors: expected 1 or more, got 0"),
         ({"method": "best"}, None, "method: expected one of search, greedy, qr, got 'best'"),
         ({"noise": -1.0}, None, "noise: expected a finite number, 0 or more"),
@@ -180,6 +180,16 @@ def test_bad_fields_and_readings_are_named(field: np.ndarray) -> None:
     selector = SensorSelector(2, method="qr").fit(field)
     with pytest.raises(ValueError, match="readings: expected 2 columns, one a sensor, got 3"):
         selector.reconstruct(np.ones((4, 3)))
+
+
+def test_truth_of_another_shape_is_named(field: np.ndarray) -> None:
+    y = field[:, :2]
+    selector = SensorSelector(2, method="qr").fit(field, y)
+    for wrong, got in ((y.T, r"\(2, 60\)"), (y[:30], r"\(30, 2\)"), (y[:, 0], r"\(60,\)"), (None, "None")):
+        with pytest.raises(ValueError, match=rf"y: expected shape \(60, 2\), got {got}"):
+            selector.score(field, wrong)
+    one = SensorSelector(2, method="qr").fit(field, y[:, 0])
+    assert one.score(field, y[:, 0]) == one.score(field, y[:, :1])
 
 
 def test_fields_are_drawn_with_their_sensors(field: np.ndarray) -> None:

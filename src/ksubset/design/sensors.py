@@ -119,6 +119,8 @@ class SensorSelector(SelectorMixin, BaseEstimator):  # type: ignore[misc]
             modes = check_integer("n_modes", modes, 1)
         size = check_integer("n_sensors", self.n_sensors, 1)
         data = _for_torch(validate_data(self, X, dtype=np.float64, ensure_min_samples=3))
+        if size > data.shape[1]:
+            raise ValueError(f"n_sensors: expected at most {data.shape[1]}, as many as places, got {size}")
         space = SearchSpace(
             data.shape[1], size, always=self.always, exclude=self.exclude, constraints=self.constraints
         )  # fmt: skip
@@ -245,7 +247,10 @@ class SensorSelector(SelectorMixin, BaseEstimator):  # type: ignore[misc]
         if self.estimator_ is not None and self.modes_ is None:
             return float(self.estimator_.score(self.transform(X), y))
         told = self.predict(X)
-        right = np.asarray(X if y is None else y, dtype=np.float64).reshape(told.shape)
+        right = check_array(X if y is None else y, ensure_2d=False, dtype=np.float64, input_name="y")
+        if len(right) != len(told) or right.size != told.size:
+            raise ValueError(f"y: expected shape {told.shape}, got {None if y is None else right.shape}")
+        right = right.reshape(told.shape)
         middle = self.mean_ if y is None else self._offset
         return float(1 - np.square(right - told).sum() / np.square(right - middle).sum())
 

@@ -95,6 +95,8 @@ def test_several_labels(numbers: Any) -> None:
     np.testing.assert_array_equal(fitted.decision_function(X) > 0, probabilities > 0.5)
     assert fitted.classes_.tolist() == [0, 1, 2]
     assert fitted.score(X, y) == (fitted.predict(X) == y).all(1).mean() > 0.8
+    with pytest.raises(ValueError, match=r"y: expected shape \(\d+, 3\), got \(\d+, 1\)"):
+        fitted.score(X, y[:, :1])
 
 
 def test_several_targets_of_several_classes(numbers: Any) -> None:

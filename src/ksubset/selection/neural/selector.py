@@ -325,6 +325,8 @@ class NeuralSubsetSelector(SupportMixin, BaseEstimator):  # type: ignore[misc]
         found = self.predict(X)
         if self.task_ == "classification":
             if found.ndim > 1:
+                if np.shape(y) != found.shape:
+                    raise ValueError(f"y: expected shape {found.shape}, got {np.shape(y)}")
                 return float(np.average((np.asarray(y) == found).all(1), weights=sample_weight))
             return float(accuracy_score(y, found, sample_weight=sample_weight))
         if self.task_ == "regression":
