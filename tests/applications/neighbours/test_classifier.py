@@ -139,7 +139,7 @@ def test_it_says_how_it_goes(data: Data, capsys: pytest.CaptureFixture[str]) -> 
         ({"gradient_estimator": LeaveOneOut(), "num_samples": 1}, ValueError, "num_samples: expected 2 or more"),
         ({"temperature": 0}, ValueError, "temperature: expected a number above 0, got 0"),
         ({"learning_rate": "fast"}, TypeError, "learning_rate: expected a number, got 'fast'"),
-        ({"weight_decay": -1}, ValueError, "weight_decay: expected a number above 0, got -1"),
+        ({"weight_decay": -1}, ValueError, "weight_decay: expected a finite number, 0 or more, got -1"),
         ({"steps": 0}, ValueError, "steps: expected 1 or more, got 0"),
         ({"embedding_size": 0}, ValueError, "embedding_size: expected 1 or more, got 0"),
         ({"embedding": 3}, TypeError, "module: expected a torch module"),

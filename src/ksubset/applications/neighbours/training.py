@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from ksubset.applications.neighbours.model import LOSSES, AtMean, NeighborSelector, class_shares
 from ksubset.estimators import Estimator
-from ksubset.search.arguments import check_integer, check_positive
+from ksubset.search.arguments import check_integer, check_nonnegative, check_positive
 from ksubset.training import Batch, JointTraining, Plan
 
 __all__ = ["Recipe", "Training"]
@@ -46,8 +46,7 @@ class Recipe:
         self.batch_size = check_integer("batch_size", self.batch_size, 2)
         for name in ("temperature", "learning_rate"):
             setattr(self, name, check_positive(name, getattr(self, name)))
-        if isinstance(self.weight_decay, bool) or self.weight_decay != 0:
-            self.weight_decay = check_positive("weight_decay", self.weight_decay)
+        self.weight_decay = check_nonnegative("weight_decay", self.weight_decay)
         if not isinstance(self.loss, str) or self.loss not in LOSSES:
             raise ValueError(f"loss: expected one of {', '.join(LOSSES)}, got {self.loss!r}")
         given = self.gradient_estimator
