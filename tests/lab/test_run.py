@@ -6,8 +6,8 @@ import pytest
 from typer.testing import CliRunner
 
 from ksubset import cli
-from ksubset.lab import measure, results, run, tables
-from ksubset.lab.results import Result
+from ksubset.lab import measure, results, tables
+from ksubset.lab.measure import Measurement
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
@@ -54,19 +54,23 @@ def test_what_is_missing_is_measured_alone(tmp_path: Path) -> None:
     assert again[-1].mse == next(one.mse for one in result.measurements if one.estimator == "LeaveOneOut")
 
 
-def test_ctrl_c_keeps_finished_problems(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    finished = run._measure
+def test_ctrl_c_loses_no_measurement(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    arguments = ("--problem", "threshold", "--smoke", "--samples", "2", "--repeats", "2", "--out", tmp_path)
+    measure_one, measured = measure.measure, list[Measurement]()
 
-    def interrupted(name: str, *arguments: Any) -> Result:
-        if name == "quadratic":
+    def interrupted(*arguments: Any) -> Measurement:
+        if len(measured) == 3:
             raise KeyboardInterrupt
-        return finished(name, *arguments)
+        measured.append(measure_one(*arguments))
+        return measured[-1]
 
-    monkeypatch.setattr(run, "_measure", interrupted)
-    names = ("--problem", "threshold", "--problem", "quadratic")
-    result = invoke(*names, "--smoke", "--samples", "2", "--repeats", "5", "--out", tmp_path)
-    assert result.exit_code == 130
-    assert list(results.load(tmp_path / "measurements.json")) == ["threshold"]
+    with monkeypatch.context() as patched:
+        patched.setattr(measure, "measure", interrupted)
+        assert invoke(*arguments).exit_code == 130
+    kept = results.load(tmp_path / "measurements.json")["threshold"].measurements
+    assert [one.estimator for one in kept] == [one.estimator for one in measured]
+    assert "threshold: measurement 1/1, Hybrid(ReplayedSlope)" in invoke(*arguments).output
+    assert results.load(tmp_path / "measurements.json")["threshold"].measurements[:3] == kept
 
 
 @pytest.mark.parametrize(

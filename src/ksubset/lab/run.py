@@ -1,8 +1,9 @@
-"""The laboratory at work: problems are measured one after the other, each kept as soon as it is done."""
+"""The laboratory at work: problems are measured one after the other, and what is measured is kept."""
 
 import itertools
 import platform
-from collections.abc import Callable, Sequence
+import time
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
 
@@ -19,11 +20,15 @@ from ksubset.lab.tables import tables
 
 __all__ = ["Bar", "environment", "run"]
 
+_SECONDS_BETWEEN_SAVES = 10.0
+
 Bar = Callable[[str, int, str], AbstractContextManager[Callable[[str, int], None]]]
 
 
 def run(names: Sequence[str], settings: Settings, folder: Path, *, say: Callable[[str], None], bar: Bar) -> list[Path]:
     """Measure what is not in the folder yet, and write `measurements.json`, `tables.md` and `figure.png`.
+
+    The first of them is written every ten seconds, and whatever ends the work; another call goes on from there.
 
     Arguments:
         names: Of the problems; the tables and the figure have those too that the folder holds already.
@@ -54,8 +59,15 @@ def run(names: Sequence[str], settings: Settings, folder: Path, *, say: Callable
         if not missing:
             say(f"{name}: already in {paths[0]}")
             continue
-        results[name] = _measure(name, settings, kept, missing, bar)
-        save(results, paths[0])
+        saved = time.monotonic()
+        try:
+            for result in _measure(name, settings, kept, missing, bar):
+                results[name] = result
+                if time.monotonic() - saved > _SECONDS_BETWEEN_SAVES:
+                    save(results, paths[0])
+                    saved = time.monotonic()
+        finally:
+            save(results, paths[0])
     results = {name: results[name] for name in problems.PROBLEMS if name in results}
     files.write(paths[1], tables(results).encode())
     figure(results).savefig(paths[2], dpi=150)
@@ -79,18 +91,18 @@ def _missing(name: str, settings: Settings, kept: Sequence[Measurement]) -> list
 
 def _measure(
     name: str, settings: Settings, kept: Sequence[Measurement], missing: Sequence[tuple[int, str, int]], bar: Bar
-) -> Result:
-    """Measure what is missing at one kind of problem."""
+) -> Iterator[Result]:
+    """Measure what is missing at one kind of problem; gives all that there is after each measurement."""
     if name in problems.SMALL:
         instances = {seed: problems.SMALL[name](seed) for seed in settings.seeds}
     else:
         chunks, count, seed = settings.reference // problems.CHUNK, itertools.count(1), settings.seeds[0]
         with bar(f"{name}: reference gradient", chunks, "estimate") as advance:
             instances = {seed: problems.decoder(seed, settings.reference, lambda: advance("", next(count)))}
-    measurements = list(kept)
+    error = max(instance.noise**0.5 / float(instance.gradient.norm()) for instance in instances.values())
+    result = Result(settings, environment(), error, list(kept))
     with bar(name, len(missing), "measurement") as advance:
         for number, (seed, estimator, samples) in enumerate(missing, 1):
-            measurements.append(measure.measure(instances[seed], estimator, samples, settings.repeats))
-            advance(f"{estimator}, S = {samples}, mse {measurements[-1].mse:.3g}", number)
-    error = max(instance.noise**0.5 / float(instance.gradient.norm()) for instance in instances.values())
-    return Result(settings, environment(), error, measurements)
+            result.measurements.append(measure.measure(instances[seed], estimator, samples, settings.repeats))
+            advance(f"{estimator}, S = {samples}, mse {result.measurements[-1].mse:.3g}", number)
+            yield result
