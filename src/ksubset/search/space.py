@@ -16,6 +16,8 @@ __all__ = ["SearchSpace"]
 
 # Draws without a feasible one among them, after which the solver is asked.
 _REJECTED = 2000
+# Beginnings of points that are held while points are listed, or as many as the points if they are more: a gigabyte.
+_MOST_BEGINNINGS = 10_000_000
 
 
 @dataclass(frozen=True)
@@ -266,7 +268,7 @@ class SearchSpace:
             left = size - level - 1
             starts = prefixes[:, -1] + 1 if level else np.zeros(1, dtype=np.int64)
             counts = count - left - starts
-            if counts.sum() > 20 * limit + 10_000:
+            if counts.sum() > max(limit, min(20 * limit, _MOST_BEGINNINGS)) + 10_000:
                 return None
             parent = np.repeat(np.arange(len(prefixes)), counts)
             child = np.arange(len(parent)) - np.repeat(np.cumsum(counts) - counts, counts) + starts[parent]
