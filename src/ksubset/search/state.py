@@ -27,6 +27,8 @@ _LISTED, _TIMES, _MOST_LISTED = 100_000, 10, 5_000_000
 _KICKS, _TRIES_IF_LISTED = 50, 5
 # Steps of the walk over points that are known, after which one that is not is listed.
 _KNOWN = 30
+# Evaluations at most for which the walk is asked where all points will be evaluated.
+_WALKED = 1000
 
 
 @dataclass(frozen=True)
@@ -79,10 +81,10 @@ class SearchState:
     def plan(self, ends: Sequence[int]) -> None:
         """Say after how many evaluations it will end, and perhaps go on, ascending; none if it may end at any time.
 
-        Where all points will be evaluated for certain they come in random order, which takes least time; where the
-        search may end before, the second half does.
+        Where all points will be evaluated the second half comes in random order, and all but the first few if the end
+        is known: that takes least time, and what the walk finds comes first, should the search be interrupted.
         """
-        self.cooling, self._walked = Cooling(ends), 0.0 if ends else 0.5
+        self.cooling, self._walked = Cooling(ends), _WALKED if ends else math.inf
 
     def enqueue(self, point: NDArray[np.int64]) -> None:
         """Evaluate a point before all others."""
@@ -177,7 +179,8 @@ class SearchState:
         return point
 
     def _new_point(self) -> NDArray[np.int64] | None:
-        if self.num_points is not None and not self.noisy and len(self.archive.rows) >= self._walked * self.num_points:
+        number = None if self.noisy else self.num_points
+        if number is not None and len(self.archive.rows) >= min(self._walked, number / 2):
             return self._first_new(self._rest)
         if self.best_row is not None and (swap := self._new_swap()) is not None:
             return self._asked(swap.point, swap.key, "swap", swap)
