@@ -55,22 +55,20 @@ def test_what_is_missing_is_measured_alone(tmp_path: Path) -> None:
 
 
 def test_ctrl_c_loses_no_measurement(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    arguments = ("--problem", "threshold", "--smoke", "--samples", "2", "--repeats", "2", "--out", tmp_path)
     measure_one, measured = measure.measure, list[Measurement]()
 
     def interrupted(*arguments: Any) -> Measurement:
-        if len(measured) == 3:
+        if len(measured) == 6:
             raise KeyboardInterrupt
         measured.append(measure_one(*arguments))
         return measured[-1]
 
-    with monkeypatch.context() as patched:
-        patched.setattr(measure, "measure", interrupted)
-        assert invoke(*arguments).exit_code == 130
-    kept = results.load(tmp_path / "measurements.json")["threshold"].measurements
-    assert [one.estimator for one in kept] == [one.estimator for one in measured]
-    assert "threshold: measurement 1/1, Hybrid(ReplayedSlope)" in invoke(*arguments).output
-    assert results.load(tmp_path / "measurements.json")["threshold"].measurements[:3] == kept
+    monkeypatch.setattr(measure, "measure", interrupted)
+    names = ("--problem", "threshold", "--problem", "quadratic")
+    assert invoke(*names, "--smoke", "--samples", "2", "--repeats", "5", "--out", tmp_path).exit_code == 130
+    kept = results.load(tmp_path / "measurements.json")
+    assert [one.estimator for name in kept for one in kept[name].measurements] == [one.estimator for one in measured]
+    assert [len(kept[name].measurements) for name in ("threshold", "quadratic")] == [4, 2]
 
 
 @pytest.mark.parametrize(

@@ -51,8 +51,8 @@ def minimize(
 ) -> SearchResult:
     """The k of n items for which a function is least; any function, of which nothing is known but its values.
 
-    All subsets are evaluated, and the result is optimal, where the constraints leave at most `max_evaluations`, and
-    five million, there is no noise, and nothing ends the search before. Otherwise it is the best that was found.
+    All subsets are evaluated, and the result is optimal, where the constraints leave at most `max_evaluations` (and at
+    most five million), there is no noise, and nothing ends the search before. Otherwise it is the best that was found.
     Without noise no subset is evaluated twice.
 
     Arguments:
