@@ -433,6 +433,16 @@ def test_ctrl_c_while_the_commands_are_loaded() -> None:
     assert (done.returncode, done.stdout, done.stderr) == (130, "", "")
 
 
+def test_the_help_loads_no_library_of_seconds() -> None:
+    code = (
+        "import sys; from ksubset.cli import main\n"
+        "try: main()\n"
+        "finally: print({'matplotlib', 'pandas', 'scipy', 'sklearn'} & set(sys.modules))"
+    )
+    done = subprocess.run([sys.executable, "-c", code, "--help"], capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines()[-1] == "set()"
+
+
 def test_a_missing_extra_is_one_line() -> None:
     code = (
         "import sys; sys.modules['typer'] = None; from ksubset.cli import main\n"
