@@ -27,7 +27,7 @@ def test_digests_of_tensors_are_of_content() -> None:
     assert digest(numbers[::2]) == digest(torch.tensor([0.0, 2.0, 4.0]))
 
 
-@pytest.mark.parametrize("value", [lambda: 0, threading.Lock(), [lambda: 0]])
+@pytest.mark.parametrize("value", [lambda: 0, threading.Lock(), [lambda: 0], {"a": {"b": threading.Lock()}}])
 def test_what_has_no_name_has_no_digest(value: object) -> None:
     with pytest.raises(TypeError, match=f"^value: expected a value that can be pickled, got {type(value).__name__}"):
         digest(value)

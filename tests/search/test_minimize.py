@@ -1,6 +1,7 @@
 """The whole tool against enumeration, and what ends or resumes it."""
 
 import math
+import threading
 import tracemalloc
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -288,6 +289,40 @@ def test_a_killed_search_resumes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     np.testing.assert_array_equal(resumed.trace, alone.trace)
     with pytest.raises(ValueError, match=r"differs in k, random_state;"):
         minimize(counted, 30, 5, max_evaluations=200, random_state=2, checkpoint=path)
+
+
+def test_checkpoints_tell_functions_apart(tmp_path: Path) -> None:
+    def problem(weights: Any, scale: float = 1.0) -> Any:
+        import cmath
+
+        def total(subset: Any) -> float:
+            return scale * weights[subset].sum() + cmath.sin(subset[0]).real
+
+        def f(subset: Any) -> float:
+            return total(subset) if len(subset) else f(subset)
+
+        return f
+
+    def search(f: Any, path: Path = tmp_path / "search.jsonl") -> float:
+        return minimize(f, 6, 2, random_state=0, checkpoint=path).value
+
+    weights = np.arange(6.0)
+    found = search(problem(weights))
+    lines = (tmp_path / "search.jsonl").read_text().splitlines()
+    assert search(problem(weights.copy())) == found == minimize(problem(weights), 6, 2).value
+    assert (tmp_path / "search.jsonl").read_text().splitlines() == lines
+    for other, names in (
+        (problem(-weights), "what f holds"),
+        (problem(weights, 2.0), "what f holds"),
+        (rough, "f, what f holds"),
+        (weights.take, "what f holds, f"),
+    ):
+        with pytest.raises(ValueError, match=rf"which differs in {names}; delete it"):
+            search(other)
+    with pytest.raises(TypeError, match=r"^f: expected a value that can be pickled, got function"):
+        search(lambda subset: 0.0, tmp_path / "lambda.jsonl")
+    with pytest.raises(TypeError, match=r"^what f holds: expected a value that can be pickled"):
+        search(problem(weights, threading.Lock()), tmp_path / "lock.jsonl")  # type: ignore[arg-type]
 
 
 def test_callbacks_patience_seconds_and_interrupts_end_it() -> None:

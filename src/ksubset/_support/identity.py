@@ -1,7 +1,7 @@
 """What a stored result depends on, as named digests, so that a file of something else is refused by name."""
 
+import pickle
 from collections.abc import Mapping
-from pickle import PicklingError
 from typing import Any
 
 import torch
@@ -22,10 +22,13 @@ def digests(values: Mapping[str, Any]) -> dict[str, str]:
     hashed = require("joblib", "search").hash
     result = {}
     for name, value in values.items():
+        plain = _plain(value)
         try:
-            result[name] = str(hashed(_plain(value)))
+            # Within dicts joblib passes over what cannot be pickled, and all that follows. Arrays are not copied.
+            pickle.dumps(plain, protocol=5, buffer_callback=lambda _: None)
+            result[name] = str(hashed(plain))
         # How pickle says so depends on what it met, and on Python's version.
-        except (PicklingError, TypeError, AttributeError) as error:
+        except (pickle.PicklingError, TypeError, AttributeError) as error:
             raise TypeError(
                 f"{name}: expected a value that can be pickled, got {type(value).__name__} ({error.args[0]})"
             ) from error

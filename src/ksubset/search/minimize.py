@@ -1,10 +1,12 @@
 """Minimize a function of k of n items: a search, with calls, limits, a checkpoint and callbacks."""
 
+import inspect
 import math
 import time
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
+from types import FunctionType
 from typing import Any
 
 import numpy as np
@@ -81,7 +83,8 @@ def minimize(
         checkpoint: Path of a file to which every value is written as it comes. Another call with the same arguments
             takes what is there instead of calling f again, and so resumes; the limits may change, and more evaluations
             go on from where fewer ended. A file of another problem is an error, which says what differs. Functions are
-            told apart by their names.
+            told apart by their names, and need one, those within others also by the variables that they use of these,
+            methods and other objects by what they hold: what calls change must be elsewhere.
         callbacks: A function or several, called with a `SearchProgress` after each batch of evaluations; if one
             returns True, the search ends with the best so far. So it does, with a warning, on KeyboardInterrupt.
         verbose: Above 0, prints a line every two seconds.
@@ -132,7 +135,9 @@ def minimize(
     if checkpoint is not None:
         names = ("n", "k", "noisy", "always", "exclude", "groups", "constraints", "initial")
         keep = Checkpoint(
-            Path(checkpoint), digests({"f": f, **dict(zip(names, problem, strict=True)), "random_state": seed}), planned
+            Path(checkpoint),
+            digests(_identity(f) | dict(zip(names, problem, strict=True)) | {"random_state": seed}),
+            planned,
         )
         plan = keep.plan
     search.state.plan(plan)
@@ -173,6 +178,31 @@ def minimize(
         if keep is not None:
             keep.close()
     return search.result()
+
+
+def _identity(f: Callable[..., Any]) -> dict[str, Any]:
+    """What tells a function from others."""
+    if not isinstance(f, FunctionType):
+        return {"what f holds": f}
+    if not _is_inner(f):
+        return {"f": f}
+    return {"f": f"{f.__module__}.{f.__qualname__}", "what f holds": _held(f, [])}
+
+
+def _is_inner(value: Any) -> bool:
+    """Whether it is a function within another one, which has a name, but cannot be pickled."""
+    return isinstance(value, FunctionType) and "<locals>" in value.__qualname__ and value.__name__ != "<lambda>"
+
+
+def _held(f: FunctionType, above: list[FunctionType]) -> dict[str, Any]:
+    """Variables of the functions around this one that it uses, by name."""
+    held: dict[str, Any] = {}
+    for name, value in inspect.getclosurevars(f).nonlocals.items():
+        if _is_inner(value):
+            held[name] = value.__qualname__, {} if value in [*above, f] else _held(value, [*above, f])
+        else:
+            held[name] = value.__name__ if inspect.ismodule(value) else value
+    return held
 
 
 def _values(evaluate: Objective, keep: Checkpoint | None, subsets: list[NDArray[np.int64]]) -> Iterator[float]:
