@@ -3,10 +3,11 @@
 Usage: python benchmarks/normalizer.py > benchmarks/results/normalizer-cpu.md
 
 Medians. Except for the compiled recursion, peers obtain the inclusion probabilities as the gradient of their log
-normaliser, as the paper does.
+normaliser, as the paper does. The last column is of ours with numba's loops, where numba is installed.
 """
 
 from collections.abc import Callable
+from unittest import mock
 
 import torch
 from peers import dft_log_normalizer, product_tree_log_normalizer, recursion_log_normalizer
@@ -75,14 +76,16 @@ def error(result: tuple[Tensor, Tensor], exact: Tensor | None) -> str:
 def main() -> None:
     torch.manual_seed(0)
     print(f"{machine()}\n")
-    print("| B, n, k | dtype | ours | error of pi | peer | time | error of pi | their time / ours |")
-    print("| --- | --- | --- | --- | --- | --- | --- | --- |")
+    print("| B, n, k | dtype | ours | without numba | error of pi | peer | time | error of pi | their time / ours |")
+    print("| --- | --- | --- | --- | --- | --- | --- | --- | --- |")
     for (batch, n, k), dtype, peers in CASES:
         logits = torch.randn(batch, n, dtype=dtype, device=device())
         exact = None
         if compiled_recursion is not None:
             exact = torch.cat([compiled(row[None], k)[1] for row in logits.double().cpu()]).to(logits.device)
         time, mine = seconds(lambda: ours(logits, k)), error(ours(logits, k), exact)  # noqa: B023 - called at once
+        with mock.patch("ksubset.numerics.compiled.usable", return_value=False):
+            eager = seconds(lambda: ours(logits, k))  # noqa: B023
         for name, peer in peers:
             if peer is compiled and not (logits.is_cpu and compiled_recursion):
                 continue
@@ -91,7 +94,7 @@ def main() -> None:
             slow = seconds(lambda: peer(logits, k))  # noqa: B023
             # The compiled recursion in float64 is what the errors are measured by.
             theirs = "reference" if peer is compiled else error(peer(logits, k), exact)
-            cells = [f"{batch}, {n}, {k}", str(dtype)[6:], f"{1e3 * time:.3g} ms", mine]
+            cells = [f"{batch}, {n}, {k}", str(dtype)[6:], f"{1e3 * time:.3g} ms", f"{1e3 * eager:.3g} ms", mine]
             cells += [name, f"{1e3 * slow:.4g} ms", theirs, f"{slow / time:.3g}"]
             print(f"| {' | '.join(cells)} |", flush=True)
 

@@ -28,6 +28,7 @@ def test_the_number_of_nodes_suffices_for_every_variance(exponent: float, nodes:
     assert needed.sum(-1).max() == nodes
 
 
+@pytest.mark.usefixtures("way")
 @pytest.mark.parametrize("scale", [1.0, 30.0])
 def test_float64_at_the_size_of_the_paper(scale: float, device: torch.device) -> None:
     logits = scale * torch.randn(64, 784, dtype=torch.float64)
@@ -36,6 +37,7 @@ def test_float64_at_the_size_of_the_paper(scale: float, device: torch.device) ->
     torch.testing.assert_close(inclusion_probabilities(logits.to(device), 30).cpu(), mean, rtol=0, atol=1e-12)
 
 
+@pytest.mark.usefixtures("way")
 @pytest.mark.parametrize("scale", [1.0, 30.0])
 def test_float32_at_the_size_of_the_paper(scale: float, device: torch.device) -> None:
     logits = scale * torch.randn(64, 784)
@@ -49,6 +51,7 @@ def test_float32_at_the_size_of_the_paper(scale: float, device: torch.device) ->
     torch.testing.assert_close(mine, mean, rtol=0, atol=1e-6)
 
 
+@pytest.mark.usefixtures("way")
 @pytest.mark.parametrize("k", [1, 2, 29, 392, 755, 783, 784])
 @pytest.mark.parametrize("scale", [0.0, 1.0, 1e4])
 def test_every_size_of_subset(k: int, scale: float, device: torch.device) -> None:
@@ -60,6 +63,7 @@ def test_every_size_of_subset(k: int, scale: float, device: torch.device) -> Non
     torch.testing.assert_close(inclusion_probabilities(logits.to(device), k).cpu(), mean, rtol=0, atol=1e-12)
 
 
+@pytest.mark.usefixtures("way")
 def test_small_probabilities_have_relative_accuracy(device: torch.device) -> None:
     logits = 20 * torch.randn(200, dtype=torch.float64)
     _, mean = recursion(logits, 20)
@@ -70,6 +74,7 @@ def test_small_probabilities_have_relative_accuracy(device: torch.device) -> Non
     torch.testing.assert_close(complement, mean, rtol=1e-12, atol=0)
 
 
+@pytest.mark.usefixtures("way")
 def test_derivatives(device: torch.device) -> None:
     logits = torch.randn(2, 7, dtype=torch.float64, device=device, requires_grad=True)
     for k in (1, 3, 6):
@@ -78,6 +83,7 @@ def test_derivatives(device: torch.device) -> None:
         assert torch.autograd.gradcheck(lambda w, k=k: inclusion_probabilities(w, k), logits)
 
 
+@pytest.mark.usefixtures("way")
 def test_derivatives_equal_those_of_the_recursion(device: torch.device) -> None:
     logits = (3 * torch.randn(40, dtype=torch.float64)).requires_grad_()
     expected = torch.autograd.functional.hessian(lambda w: log_esp(w, 11)[..., -1], logits)
@@ -86,6 +92,7 @@ def test_derivatives_equal_those_of_the_recursion(device: torch.device) -> None:
     torch.testing.assert_close(hessian.cpu(), expected, rtol=0, atol=1e-13)
 
 
+@pytest.mark.usefixtures("way")
 def test_hessian_is_the_covariance(device: torch.device) -> None:
     logits = torch.randn(6, dtype=torch.float64)
     z, p = subsets(6, 3), probabilities(logits, 3)
@@ -102,6 +109,7 @@ def test_third_derivative_is_refused() -> None:
         second.sum().backward()
 
 
+@pytest.mark.usefixtures("way")
 def test_poisson_binomial(device: torch.device) -> None:
     logits = (5 * torch.randn(7, dtype=torch.float64)).requires_grad_()
     theta = logits.detach().sigmoid()
@@ -126,6 +134,7 @@ def test_poisson_binomial_far_from_the_mean_and_of_certain_draws() -> None:
     assert certain.grad.abs().max() == 0
 
 
+@pytest.mark.usefixtures("way")
 def test_single_precision_of_a_million_items(device: torch.device) -> None:
     logits = torch.randn(1_000_000, device=device)
     for k in (10, 1000, 500_000):
@@ -136,6 +145,7 @@ def test_single_precision_of_a_million_items(device: torch.device) -> None:
             assert ((single - exact).abs() <= 2.4e-7 * exact.abs()).all()
 
 
+@pytest.mark.usefixtures("way")
 def test_strided_and_expanded_inputs(device: torch.device) -> None:
     logits = torch.randn(9, 4, dtype=torch.float64, device=device)
     whole = inclusion_probabilities(logits.T.contiguous(), 3)
@@ -145,6 +155,7 @@ def test_strided_and_expanded_inputs(device: torch.device) -> None:
     assert torch.equal(log_normalizer(wide[:, ::2], 3), log_normalizer(wide[:, ::2].contiguous(), 3))
 
 
+@pytest.mark.usefixtures("way")
 def test_properties(device: torch.device) -> None:
     logits = 5 * torch.randn(3, 50, dtype=torch.float64, device=device)
     mean = inclusion_probabilities(logits, 13)
@@ -157,6 +168,7 @@ def test_properties(device: torch.device) -> None:
     torch.testing.assert_close(shifted, log_normalizer(logits, 13) + 1300, rtol=1e-14, atol=0)
 
 
+@pytest.mark.usefixtures("way")
 def test_infinite_logits_reduce_the_problem(device: torch.device) -> None:
     logits = torch.randn(6, dtype=torch.float64, device=device)
     inf = torch.tensor([math.inf], dtype=torch.float64, device=device)
@@ -168,6 +180,7 @@ def test_infinite_logits_reduce_the_problem(device: torch.device) -> None:
     assert log_normalizer(torch.cat([logits, inf]), 2) == math.inf
 
 
+@pytest.mark.usefixtures("way")
 def test_k_varies_by_row(device: torch.device) -> None:
     logits = torch.randn(2, 5, 9, dtype=torch.float64, device=device)
     k = torch.tensor([0, 1, 4, 8, 9], device=device)

@@ -10,19 +10,12 @@ from torch import Tensor
 from torch.func import vmap
 
 from ksubset import KSubset
-from ksubset.numerics import compiled, covariance_product, recursion
+from ksubset.numerics import covariance_product, recursion
 from ksubset.numerics.quadrature import solve
 
 ROWS = 600  # enough of them for either way
 
-
-@pytest.fixture(autouse=True, params=["compiled", "eager"])
-def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
-    if request.param == "compiled":
-        pytest.importorskip("numba")
-    else:
-        monkeypatch.setattr(compiled, "usable", lambda logits: False)
-    return str(request.param)
+pytestmark = pytest.mark.usefixtures("way")
 
 
 @pytest.fixture

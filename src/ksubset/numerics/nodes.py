@@ -5,7 +5,7 @@ import math
 import torch
 from torch import Tensor
 
-__all__ = ["rule"]
+__all__ = ["number_of_nodes", "rule"]
 
 # Items multiplied as polynomials before the result is evaluated at the nodes; a power of two.
 _GROUP = 8
@@ -36,7 +36,7 @@ def rule(
         period, nodes = period + torch.maximum(mean - first, last - mean), 2 * nodes + 1
     # Odd, so that no node falls on t = pi, where a factor with r = 1/2 vanishes; past n + 1 there is no aliasing.
     period = (2 * torch.ceil(period / 2) + 1).clamp(max=n + 1 + n % 2)
-    j = torch.arange(min(nodes, (n + 1 + n % 2) // 2 + 1), dtype=flip.dtype, device=flip.device)
+    j = torch.arange(number_of_nodes(n, nodes), dtype=flip.dtype, device=flip.device)
     angle = 2 * math.pi * j / period
     share = torch.where(2 * j < period, torch.where(j == 0, 1.0, 2.0), 0.0)
     turn = end * angle
@@ -47,6 +47,11 @@ def rule(
     # Summed before it is divided, so that a point mass has a probability of exactly 1.
     total = real.sum(-1, keepdim=True)
     return (total / period).squeeze(-1), torch.sin(angle / 2), torch.cos(angle / 2), real / total, imag / total
+
+
+def number_of_nodes(n: int, most: int) -> int:
+    """How many nodes a rule for n items has, the last of them without weight where the period is short."""
+    return min(most, (n + 1 + n % 2) // 2 + 1)
 
 
 def _geometric_series(price: Tensor, angle: Tensor, number: Tensor) -> Tensor:

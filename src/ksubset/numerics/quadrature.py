@@ -28,8 +28,8 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from ksubset.numerics import recursion
-from ksubset.numerics.nodes import rule
+from ksubset.numerics import compiled, recursion
+from ksubset.numerics.nodes import number_of_nodes, rule
 from ksubset.numerics.tilt import possible_sizes, sizes, tilt, tilt_to_range
 
 __all__ = ["Solution", "solve"]
@@ -37,7 +37,9 @@ __all__ = ["Solution", "solve"]
 # L of the module's docstring, and the largest number of nodes it leaves over all v (reached near v = L / 2).
 _DOUBLE, _SINGLE = (38.0, 28), (20.0, 15)
 
-
+# The compiled loops run on one thread, and are as fast as this many of eager torch, whose calls cost more than so many
+# items.
+_THREADS, _FEW = 2, 2**14
 # Entries of one (nodes, items) block in float64: bounds the working memory to a few times 8 MiB.
 _BLOCK = 2**20
 
@@ -78,7 +80,7 @@ class Solution(NamedTuple):
 def solve(logits: Tensor, low: int | Tensor, high: int | Tensor) -> Solution:
     """Solve in float64, to the precision of the logits' dtype, for subsets of `low` to `high` items.
 
-    By the quadrature, or where rows are short by the recursion, which has no rule.
+    By the quadrature, or where rows are short and many by the recursion, which has no rule.
 
     Arguments:
         logits: Log-odds `(*B, n)`.
@@ -89,20 +91,46 @@ def solve(logits: Tensor, low: int | Tensor, high: int | Tensor) -> Solution:
         return _by_recursion(logits.detach(), low)
     precision = _DOUBLE if logits.dtype == torch.float64 else _SINGLE
     arguments = logits.detach().double(), low, None if low is high else high, precision
+    if low is high and _loops_are_faster(logits):
+        return _by_loops(arguments[0], low, precision)
     # Custom functions bring a rule for vmap, which torch.compile refuses, and needs not.
     return Solution(*(_solve(*arguments) if torch.compiler.is_compiling() else _Solve.apply(*arguments)))
+
+
+def _loops_are_faster(logits: Tensor) -> bool:
+    return compiled.usable(logits) and (torch.get_num_threads() <= _THREADS or logits.numel() <= _FEW)
 
 
 def _by_recursion(logits: Tensor, k: int | Tensor) -> Solution:
     *fields, clear = recursion.solve_short(logits, k)
     size = sizes(k, logits)
     if not clear.all():
-        others = _solve(logits[~clear].double(), size[~clear], None, _SINGLE)
+        rest = logits[~clear].double(), size[~clear]
+        others = _by_loops(*rest, _SINGLE) if _loops_are_faster(rest[0]) else _solve(*rest, None, _SINGLE)
         for field, value in zip(fields, others[: len(fields)], strict=True):
             field[~clear] = value
     residual, log_normalizer, flip_probability, tilted, shift = fields
     price = torch.zeros_like(shift)
     return Solution(residual, log_normalizer, flip_probability, tilted, shift, size, price)
+
+
+def _by_loops(logits: Tensor, k: int | Tensor, precision: tuple[float, int]) -> Solution:
+    from ksubset.numerics.compiled.quadrature import solve_rows  # noqa: PLC0415 - numba takes a second to import
+
+    n, size = logits.shape[-1], sizes(k, logits)
+    rows = logits.reshape(-1, n).contiguous().numpy(), size.reshape(-1).contiguous().numpy()
+    *parts, clear = solve_rows(*rows, precision[0], number_of_nodes(n, precision[1]))
+    of_item, of_row, nodes = (torch.from_numpy(x) for x in parts)
+    tilted, flip_probability = of_item.view(2, *logits.shape)
+    residual, log_normalizer, shift, price = of_row.view(4, *size.shape)
+    of_node = nodes.view(4, *size.shape, nodes.shape[-1])
+    fields = residual, log_normalizer, flip_probability, tilted, shift, size, price, *of_node
+    if not clear.all():
+        others = torch.from_numpy(~clear).view(size.shape)
+        for field, value in zip(fields, _solve(logits[others], size[others], None, precision), strict=True):
+            if field is not size:
+                field[others] = value
+    return Solution(*fields)
 
 
 def _solve(logits: Tensor, low: int | Tensor, high: int | Tensor | None, precision: tuple[float, int]) -> Any:

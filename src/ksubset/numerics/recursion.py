@@ -23,7 +23,7 @@ __all__ = ["applies", "differentiate_short", "solve_short"]
 
 # Entries of a row's table, and rows, with which it has the better of the quadrature: compiled loops do 64 rows at once,
 # and in eager torch each item is a step of its own.
-_COMPILED, _EAGER = (2**15, 64), (2**11, 512)
+_COMPILED, _EAGER = (2**15, 32), (2**11, 512)
 
 
 def applies(logits: Tensor, k: int | Tensor) -> bool:

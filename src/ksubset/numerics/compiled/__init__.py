@@ -6,6 +6,7 @@ Each has a twin in eager torch, which is taken elsewhere, and which the tests ho
 import functools
 import importlib.util
 
+import torch
 from torch import Tensor
 
 from ksubset.numerics.checks import inside_transform
@@ -27,4 +28,4 @@ def _installed() -> bool:
 
 def usable(logits: Tensor) -> bool:
     """Whether compiled loops can read this tensor: it is on the CPU, and its values are there."""
-    return logits.is_cpu and not inside_transform() and _installed()
+    return logits.is_cpu and not (torch.compiler.is_compiling() or inside_transform()) and _installed()
