@@ -44,7 +44,7 @@ def solve_rows(logits: Array, sizes: Array, exponent: float, number: int) -> tup
         if not clear[row]:
             continue
         tilted = of_item[0, row]
-        kth = np.partition(logits[row], n - size)[n - size]
+        kth = _kth_smallest(logits[row].copy(), n - size)
         shift = _shift(logits[row], kth, size, free)
         for i in range(n):
             # In this order: beside a large logit, differences of the others would be rounded away.
@@ -83,6 +83,31 @@ def _has_choice(logits: Array, size: int) -> bool:
             return False
         possible += logits[i] > -math.inf
     return 0 < size < possible
+
+
+@exact
+def _kth_smallest(values: Array, place: int) -> float:
+    """The value that would be at a place if all were sorted; reorders them (Hoare, 1961, algorithm 65: FIND)."""
+    low, high = 0, len(values) - 1
+    while low < high:
+        pivot = values[(low + high) // 2]
+        i, j = low, high
+        while i <= j:
+            while values[i] < pivot:
+                i += 1
+            while values[j] > pivot:
+                j -= 1
+            if i <= j:
+                values[i], values[j] = values[j], values[i]
+                i += 1
+                j -= 1
+        if place <= j:
+            high = j
+        elif place >= i:
+            low = i
+        else:
+            break
+    return float(values[place])
 
 
 @in_any_order
@@ -164,8 +189,8 @@ def _characteristic_function(flip: Array, tilted: Array, period: float, real: Ar
                 b[j] += coefficient[m] * sine[lowest + m, j]
         for j in range(number):
             x[j], y[j] = x[j] * a[j] - y[j] * b[j], x[j] * b[j] + y[j] * a[j]
-    real[:], imag[:] = 0.0, 0.0
-    real[:number], imag[:number] = x, y
+    for j in range(len(real)):
+        real[j], imag[j] = (x[j], y[j]) if j < number else (0.0, 0.0)
 
 
 @in_any_order
