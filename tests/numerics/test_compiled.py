@@ -3,6 +3,7 @@
 import math
 import subprocess
 import sys
+import time
 from typing import Any
 
 import numpy as np
@@ -84,6 +85,21 @@ class TestArrangement:
             sizes = range(low, low + len(share))
             expected = torch.tensor([esp[k - 1] if k <= min(high, 5) else 0.0 for k in sizes], dtype=torch.float64)
             torch.testing.assert_close(share / share.sum(), expected / expected.sum(), rtol=1e-12, atol=1e-15)
+
+
+def test_selection_of_the_kth_smallest_in_any_order() -> None:
+    quadrature = pytest.importorskip("ksubset.numerics.compiled.quadrature", reason="numba is not installed")
+    rng = np.random.default_rng(0)
+    for _ in range(300):
+        values = rng.integers(-4, 4, rng.integers(1, 20)).astype(float)
+        values[values == -4] = -np.inf
+        found = [quadrature._kth_smallest(values.copy(), place) for place in range(len(values))]
+        assert found == np.sort(values).tolist()
+    places = np.arange(1_000_000.0)
+    for values in (places, -places, 0 * places, -np.abs(places - 500_000), np.abs(places - 500_000), places % 1000):
+        start = time.process_time()
+        assert quadrature._kth_smallest(values.copy(), 300_000) == np.partition(values, 300_000)[300_000]
+        assert time.process_time() - start < 2  # n^2 steps take minutes
 
 
 def test_nothing_is_asked_of_numpy_and_numba_where_they_are_missing() -> None:

@@ -88,9 +88,11 @@ def _has_choice(logits: Array, size: int) -> bool:
 @exact
 def _kth_smallest(values: Array, place: int) -> float:
     """The value that would be at a place if all were sorted; reorders them (Hoare, 1961, algorithm 65: FIND)."""
-    low, high = 0, len(values) - 1
+    low, high, number = 0, len(values) - 1, 1
     while low < high:
-        pivot = values[(low + high) // 2]
+        # Any fixed place of the pivot has an order, such as one of a single peak, which takes n^2 steps.
+        number = (1103515245 * number + 12345) % 2**31
+        pivot = values[low + number % (high - low + 1)]
         i, j = low, high
         while i <= j:
             while values[i] < pivot:
