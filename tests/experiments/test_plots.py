@@ -215,6 +215,13 @@ def test_seconds_of_devices_are_never_in_one_panel(make_record: Factory) -> None
     assert legend(figure) == ["GS", "SFESS-V"]
 
 
+def test_an_epoch_that_was_held_up_takes_the_median_time(make_record: Factory) -> None:
+    history = curve("accuracy", [0.5, 0.6, 0.7, 0.8])
+    history[2]["seconds"] = 900.0
+    (figure,) = quality.draw([make_record(history=history)]).values()
+    assert lines(figure.axes[0])["SFESS-V"][0] == [2.0, 4.0, 6.0, 8.0]
+
+
 def test_records_that_count_no_evaluations_are_drawn_against_seconds(make_record: Factory) -> None:
     history = curve("accuracy", [0.5, 0.6])
     for entry in history:

@@ -142,6 +142,15 @@ def test_devices_are_never_averaged(make_record: Factory) -> None:
     assert [row[6] for row in table if row[0] == "Total time ↓"] == ["1.5 min (1 run)", "10.0 s (1 run)"]
 
 
+def test_an_epoch_that_was_held_up_counts_as_the_median_one(make_record: Factory) -> None:
+    history = make_record().history[:1]
+    epochs = [history[0] | {"epoch": i + 1, "seconds": each} for i, each in enumerate([5.0, 2.0, 500.0, 2.0, 2.0, 1.0])]
+    record = make_record(history=epochs, seconds_total=520.0, seconds_per_epoch=512.0 / 6)
+    assert record.epoch_seconds == [5.0, 2.0, 2.0, 2.0, 2.0, 1.0]
+    table = rows(tables.runtime([record]))
+    assert [row[6] for row in table if row[2].startswith("ours")] == ["22.0 s (1 run)", "2.33 s (1 run)"]
+
+
 def test_protocols_beside_each_other(make_record: Factory, best: dict[str, dict[str, object]]) -> None:
     def runs(accuracies: dict[str, list[float]], epochs: int, protocol: dict[str, dict[str, object]]) -> list[Record]:
         return [

@@ -6,6 +6,7 @@ import json
 import math
 import os
 import re
+import statistics
 from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -36,6 +37,10 @@ FORMAT = 2
 # What tells the cells of one table apart; everything else must agree, or the cells do not compare.
 _CELL = ("task", "dataset", "method", "seed")
 _HEADLINE = ("epochs", "samples", "subsets_per", "k")
+
+
+# Of an epoch's time, in medians. Within a run epochs differ by less, the first one aside, which may load or compile.
+_HELD_UP = 3.0
 
 
 @dataclass(frozen=True)
@@ -97,6 +102,20 @@ class Record:
     def filename(self) -> str:
         """Name of the file, the same for every run of this configuration."""
         return f"{self.config.name()}.json"
+
+    @property
+    def epoch_seconds(self) -> list[float]:
+        """Seconds of each epoch. One of more than three times the median was held up, as by a machine that slept or did
+        something else, and counts as the median.
+        """
+        seconds = [float(entry["seconds"]) for entry in self.history]
+        median = statistics.median(seconds) if seconds else 0.0
+        return [median if each > _HELD_UP * median else each for each in seconds]
+
+    @property
+    def seconds_held_up(self) -> float:
+        """What `epoch_seconds` leave out of the run's time."""
+        return math.fsum(entry["seconds"] for entry in self.history) - math.fsum(self.epoch_seconds)
 
 
 def write(record: Record, folder: str | os.PathLike[str]) -> Path:

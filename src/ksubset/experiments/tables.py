@@ -166,8 +166,16 @@ def runtime(records: Iterable[Record]) -> str:
         rows = []
         by_device = group(members, lambda record: record.device)
         for title, seconds, theirs in (
-            ("Total time ↓", lambda record: record.seconds_total, [60 * value for value in printed["total_minutes"]]),
-            ("Time per epoch ↓", lambda record: record.seconds_per_epoch, printed["epoch_seconds"]),
+            (
+                "Total time ↓",
+                lambda record: record.seconds_total - record.seconds_held_up,
+                [60 * value for value in printed["total_minutes"]],
+            ),
+            (
+                "Time per epoch ↓",
+                lambda record: record.seconds_per_epoch - record.seconds_held_up / len(record.history),
+                printed["epoch_seconds"],
+            ),
         ):
             for device, runs in by_device.items():
                 by_task = group(runs, lambda record: record.labels["task"])
@@ -185,8 +193,8 @@ def runtime(records: Iterable[Record]) -> str:
         blocks.append(f"**{protocol}**\n\n{table}")
     caption = (
         "Table 2: mean wall-clock time; shortest bold, second underlined. The total holds loading, validation and the "
-        f"test; an epoch holds its validation. The paper's rows: {published.protocol()}, both tasks and three data "
-        "sets."
+        "test; an epoch holds its validation, and counts as the median one of its run if it took more than three times "
+        f"as long. The paper's rows: {published.protocol()}, both tasks and three data sets."
     )
     return "\n\n".join([caption, *blocks, *left_out]) + "\n"
 

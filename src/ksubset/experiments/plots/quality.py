@@ -92,7 +92,8 @@ def _lines(records: Iterable[Record]) -> dict[str, list[Record]]:
 
 
 def _line(panel: Axes, runs: Sequence[Record], cost: str, metric: str, place: int, **style: Any) -> None:
-    costs = [list(itertools.accumulate(entry[cost] for entry in run.history)) for run in runs]
+    spent = [run.epoch_seconds if cost == "seconds" else [entry[cost] for entry in run.history] for run in runs]
+    costs = [list(itertools.accumulate(each)) for each in spent]
     values = [[entry["validation"][metric] for entry in run.history] for run in runs]
     x = [statistics.fmean(epoch) for epoch in zip(*costs, strict=True)]
     y = [statistics.fmean(epoch) for epoch in zip(*values, strict=True)]
