@@ -36,9 +36,8 @@ __all__ = ["Solution", "solve"]
 
 # L of the module's docstring, and the largest number of nodes it leaves over all v (reached near v = L / 2).
 _DOUBLE, _SINGLE = (38.0, 28), (20.0, 15)
-
-# The compiled loops run on one thread, and are as fast as this many of eager torch, whose calls cost more than so many
-# items.
+# The compiled loops run on one thread. On more threads than this eager torch is faster, but for so few items that its
+# calls cost more.
 _THREADS, _FEW = 2, 2**14
 # Entries of one (nodes, items) block in float64: bounds the working memory to a few times 8 MiB.
 _BLOCK = 2**20
