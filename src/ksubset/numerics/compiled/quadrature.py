@@ -5,6 +5,7 @@ import math
 import numpy as np
 
 from ksubset.numerics.compiled.options import Array, exact, in_any_order
+from ksubset.numerics.compiled.tilting import mean_and_variance
 
 __all__ = ["solve_rows"]
 
@@ -119,15 +120,9 @@ def _shift(logits: Array, kth: float, size: int, weight: Array) -> float:
     for i in range(n):
         weight[i] = math.exp(min(max(logits[i] - kth, -_FAR), _FAR))
     target = size - 0.5
-    # The odds are factor * weight.
     factor, low, high = 1.0, 1 / (2.0 * (n - size) + 1), 2.0 * size - 1
     for _ in range(_STEPS):
-        mean, square = 0.0, 0.0
-        for i in range(n):
-            odds = factor * weight[i]
-            chance = odds / (1 + odds)
-            mean += chance
-            square += chance * chance
+        mean, variance = mean_and_variance(weight, factor)
         if abs(mean - target) < _NEAR:
             break
         if mean < target:
@@ -135,7 +130,7 @@ def _shift(logits: Array, kth: float, size: int, weight: Array) -> float:
         else:
             high = factor
         gap = math.log(target * (n - mean) / (mean * (n - target)))
-        newton = factor * math.exp(gap * mean * (n - mean) / (n * (mean - square)))
+        newton = factor * math.exp(gap * mean * (n - mean) / (n * variance))
         factor = newton if low <= newton <= high else math.sqrt(low * high)
     return math.log(factor)
 

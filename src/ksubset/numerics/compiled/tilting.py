@@ -5,11 +5,23 @@ import math
 from ksubset.numerics.compiled import TINY
 from ksubset.numerics.compiled.options import Array, in_any_order
 
-__all__ = ["tilt_rows"]
+__all__ = ["mean_and_variance", "tilt_rows"]
 
 _STEPS = 16
 # Of the largest weight; where the odds have to make up for more, small weights may have lost their digits.
 _FAR = 1e200
+
+
+@in_any_order
+def mean_and_variance(weight: Array, factor: float) -> tuple[float, float]:
+    """Of the number of members, where the odds of each item are factor * weight."""
+    mean, square = 0.0, 0.0
+    for i in range(len(weight)):
+        odds = factor * weight[i]
+        chance = odds / (1 + odds)
+        mean += chance
+        square += chance * chance
+    return mean, mean - square
 
 
 @in_any_order
@@ -40,14 +52,7 @@ def tilt_rows(rows: Array, sizes: Array, settled: Array) -> None:
         # The odds are factor * weight, and the first factor is too small.
         factor, low, high = target / total, 0.0, math.inf
         for _ in range(_STEPS):
-            mean = 0.0
-            square = 0.0
-            for i in range(n):
-                odds = factor * weight[i]
-                chance = odds / (1 + odds)
-                mean += chance
-                square += chance * chance
-            variance = mean - square
+            mean, variance = mean_and_variance(weight, factor)
             # The formulas hold for any shift: a fraction of the deviation changes the probability of the size little.
             if abs(mean - target) < max(0.0625, 0.25 * math.sqrt(variance)):
                 settled[row] = factor < _FAR
