@@ -94,8 +94,9 @@ def prepared(case: Case) -> Callable[[], object]:
         case "normalizer":
             return with_gradient(lambda: fresh().log_normalizer)
         case "normalizer by inductor":
-            compiled = torch.compile(lambda: fresh().log_normalizer)
-            return with_gradient(compiled)
+            compiled = with_gradient(torch.compile(lambda: fresh().log_normalizer))
+            compiled()  # compiles, which may take longer than a slow side gets a second call for
+            return compiled
         case "recursion":
             return with_gradient(lambda: recursion_log_normalizer(logits, k))
         case "step":

@@ -127,7 +127,7 @@ def _by_loops(logits: Tensor, k: int | Tensor, precision: tuple[float, int]) -> 
     if not clear.all():
         others = torch.from_numpy(~clear).view(size.shape)
         for field, value in zip(fields, _solve(logits[others], size[others], None, precision), strict=True):
-            if field is not size:
+            if field is not size:  # known already, and a view where it is the caller's
                 field[others] = value
     return Solution(*fields)
 

@@ -1,9 +1,12 @@
 """Every value of a search in a file, written as it comes."""
 
+import inspect
 import json
 from collections import defaultdict, deque
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from types import FunctionType
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,7 +14,7 @@ from numpy.typing import NDArray
 from ksubset._support.files import write
 from ksubset._support.identity import differences
 
-__all__ = ["Checkpoint"]
+__all__ = ["Checkpoint", "identity_of"]
 
 
 class Checkpoint:
@@ -72,3 +75,28 @@ class Checkpoint:
     def close(self) -> None:
         """End writing."""
         self._file.close()
+
+
+def identity_of(f: Callable[..., Any]) -> dict[str, Any]:
+    """What tells a function from others, by name: its own name, and what it holds beside its arguments."""
+    if not isinstance(f, FunctionType):
+        return {"what f holds": f}
+    if not _is_inner(f):
+        return {"f": f}
+    return {"f": f"{f.__module__}.{f.__qualname__}", "what f holds": _held(f, [])}
+
+
+def _is_inner(value: Any) -> bool:
+    """Whether it is a function within another one, which has a name, but cannot be pickled."""
+    return isinstance(value, FunctionType) and "<locals>" in value.__qualname__ and value.__name__ != "<lambda>"
+
+
+def _held(f: FunctionType, above: list[FunctionType]) -> dict[str, Any]:
+    """Variables of the functions around this one that it uses, by name."""
+    held: dict[str, Any] = {}
+    for name, value in inspect.getclosurevars(f).nonlocals.items():
+        if _is_inner(value):
+            held[name] = value.__qualname__, {} if value in [*above, f] else _held(value, [*above, f])
+        else:
+            held[name] = value.__name__ if inspect.ismodule(value) else value
+    return held

@@ -1,12 +1,10 @@
 """Minimize a function of k of n items: a search, with calls, limits, a checkpoint and callbacks."""
 
-import inspect
 import math
 import time
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from types import FunctionType
 from typing import Any
 
 import numpy as np
@@ -14,7 +12,7 @@ from numpy.typing import NDArray
 
 from ksubset._support.identity import digests
 from ksubset.search.arguments import check_integer, check_positive, is_integer, listed_callbacks, notify
-from ksubset.search.checkpoint import Checkpoint
+from ksubset.search.checkpoint import Checkpoint, identity_of
 from ksubset.search.constraints import Constraint
 from ksubset.search.objective import Objective
 from ksubset.search.results import SearchResult
@@ -136,7 +134,7 @@ def minimize(
         names = ("n", "k", "noisy", "always", "exclude", "groups", "constraints", "initial")
         keep = Checkpoint(
             Path(checkpoint),
-            digests(_identity(f) | dict(zip(names, problem, strict=True)) | {"random_state": seed}),
+            digests(identity_of(f) | dict(zip(names, problem, strict=True)) | {"random_state": seed}),
             planned,
         )
         plan = keep.plan
@@ -178,31 +176,6 @@ def minimize(
         if keep is not None:
             keep.close()
     return search.result()
-
-
-def _identity(f: Callable[..., Any]) -> dict[str, Any]:
-    """What tells a function from others."""
-    if not isinstance(f, FunctionType):
-        return {"what f holds": f}
-    if not _is_inner(f):
-        return {"f": f}
-    return {"f": f"{f.__module__}.{f.__qualname__}", "what f holds": _held(f, [])}
-
-
-def _is_inner(value: Any) -> bool:
-    """Whether it is a function within another one, which has a name, but cannot be pickled."""
-    return isinstance(value, FunctionType) and "<locals>" in value.__qualname__ and value.__name__ != "<lambda>"
-
-
-def _held(f: FunctionType, above: list[FunctionType]) -> dict[str, Any]:
-    """Variables of the functions around this one that it uses, by name."""
-    held: dict[str, Any] = {}
-    for name, value in inspect.getclosurevars(f).nonlocals.items():
-        if _is_inner(value):
-            held[name] = value.__qualname__, {} if value in [*above, f] else _held(value, [*above, f])
-        else:
-            held[name] = value.__name__ if inspect.ismodule(value) else value
-    return held
 
 
 def _values(evaluate: Objective, keep: Checkpoint | None, subsets: list[NDArray[np.int64]]) -> Iterator[float]:

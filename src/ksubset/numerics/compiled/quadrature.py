@@ -192,6 +192,7 @@ def _characteristic_function(flip: Array, tilted: Array, period: float, real: Ar
 
 @in_any_order
 def _given_size(flip: Array, tilted: Array, moment: Array, result: Array) -> None:
+    """Flip probabilities given the size, from the moments of the nodes and their squared cosines."""
     for i in range(len(flip)):
         r = flip[i]
         # |g|^2 = (1 - 2r)^2 + 4 r (1 - r) cos^2(t/2): a sum of squares, exact also near t = pi.
