@@ -35,8 +35,9 @@ from ksubset.training import save as save_file
 QUICK = RunConfig(dataset="digits", epochs=4, batch_size=256, selector_lr=5e-2, network_lr=1e-3)
 TINY = dataclasses.replace(QUICK, epochs=3, samples=2, batch_size=700)
 
-# Forks a process for each run that it is told of, as imports take longer than these runs: they say which epochs are
-# done, and stay in the second one if they are to hold.
+# Forks a process for each run that it is told of, as imports take longer than these runs. They say which epochs are
+# done, and wait at one of them, or with half of a file written: what is to be killed must not end before the test gets
+# its turn on a busy machine.
 NURSERY = """
 import json, os, sys, time
 import torch
@@ -54,17 +55,29 @@ def say(text):
     os.write(1, f"{text}\\n".encode())
 
 for line in sys.stdin:
-    config, out, hold = json.loads(line)
+    config, out, epochs, files = json.loads(line)
+    done, written = 0, 0
 
     def progress(entry):
+        global done
         say(entry["epoch"])
-        if hold and entry["epoch"] == 2:
+        done += 1
+        if done == epochs:
+            time.sleep(600)
+
+    def fsync(file):
+        global written
+        written += 1
+        if written == files:
+            os.ftruncate(file, os.fstat(file).st_size // 2)
+            say("half")
             time.sleep(600)
 
     if child := os.fork():
         say(f"end {os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])}")
     else:
         say(f"start {os.getpid()}")
+        os.fsync = fsync
         runner.run(RunConfig(**config), out, progress, checkpoint_every=1)
         os._exit(0)
 """
@@ -143,13 +156,14 @@ class Nursery:
         return line
 
     def line(self) -> str:
-        """Waits for the next epoch, and gives its number."""
+        """Waits for the next epoch, and gives its number, or that half of the last file is written."""
         line = self._next()
         assert self._child, f"the run is over: {line}"
         return line
 
-    def start(self, config: RunConfig, out: Path, *, hold: bool = False) -> None:
-        order = json.dumps([dataclasses.asdict(config), str(out), hold])
+    def start(self, config: RunConfig, out: Path, *, epochs: int = 0, files: int = 0) -> None:
+        """Begins a run, which waits after so many epochs, or within so many files, to be killed; 0 for never."""
+        order = json.dumps([dataclasses.asdict(config), str(out), epochs, files])
         print(order, file=self._process.stdin, flush=True)
         said, child = self._next().split()
         assert said == "start"
@@ -217,7 +231,8 @@ def test_a_run_that_is_killed_again_and_again(tmp_path: Path, nursery: Nursery, 
     pace, resumed = 0.0, 0
     for kill in kills.split():
         before, drafts = epochs(folder), set(folder.glob("*.tmp"))
-        nursery.start(config, out)
+        # None ends, as ten times the four epochs of which there may be checkpoints are fewer than all.
+        nursery.start(config, out, epochs=5, files=generator.randrange(1, 5) if kill == "write" else 0)
         if kill == "start":
             time.sleep(generator.uniform(0, 0.02))
         elif kill == "anywhere":
@@ -231,10 +246,9 @@ def test_a_run_that_is_killed_again_and_again(tmp_path: Path, nursery: Nursery, 
             assert said == [str(before + epoch) for epoch in range(1, len(said) + 1)]
             time.sleep(generator.uniform(0, pace))
         else:
-            # In the middle of a file.
-            deadline = time.monotonic() + _PATIENCE
-            while set(folder.glob("*.tmp")) <= drafts and time.monotonic() < deadline:
-                time.sleep(0.0005)
+            while nursery.line() != "half":
+                pass
+            assert set(folder.glob("*.tmp")) > drafts
         assert nursery.kill() == KILLED
         assert epochs(folder) >= before
         resumed += 0 < before < epochs(folder)
@@ -520,7 +534,7 @@ def test_a_full_disk_at_the_end_leaves_the_checkpoint(tmp_path: Path) -> None:
 
 def test_one_process_for_a_run(tmp_path: Path, nursery: Nursery) -> None:
     config = dataclasses.replace(TINY, seed=1)
-    nursery.start(config, tmp_path, hold=True)
+    nursery.start(config, tmp_path, epochs=2)
     assert [nursery.line(), nursery.line()] == ["1", "2"]
     with pytest.raises(OSError, match=rf"another process is training {runner.resolve(config).name()}; .*--out"):
         runner.run(config, tmp_path)
