@@ -4,6 +4,8 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+import polars as pl
+import pyarrow as pa
 import pytest
 
 from ksubset.stats import ConditionalLogit, CoxPH
@@ -45,6 +47,25 @@ def test_strata_of_strings_in_any_order(made: dict[str, Any]) -> None:
     results = logit({"y": made["y"][order], "x": made["x"].iloc[order], "group": named}).fit()
     np.testing.assert_allclose(results.params, expected.params, rtol=1e-10)
     np.testing.assert_allclose(results.predict().sort_index(), expected.predict(), rtol=1e-10)
+
+
+@pytest.mark.parametrize("library", [pl.from_pandas, pa.Table.from_pandas], ids=["polars", "arrow"])
+def test_tables_of_other_libraries_keep_the_names_of_their_columns(made: dict[str, Any], library: Any) -> None:
+    table, swapped = library(made["x"]), library(made["x"][["age", "dose"]])
+    for model in (logit, cox):
+        expected, found = model(made).fit(), model(made, x=table).fit()
+        pd.testing.assert_series_equal(found.params, expected.params)
+        of_rows = {"groups": made["group"]} if model is logit else {}
+        new = expected.predict(table, **of_rows)
+        np.testing.assert_array_equal(new, expected.predict(made["x"], **of_rows))
+        with pytest.raises(ValueError, match=r"must have the columns \['dose', 'age'\], got \['age', 'dose'\]"):
+            found.predict(swapped, **of_rows)
+    dates = pd.DataFrame({"visit": pd.date_range("2020-01-01", periods=ROWS)})
+    with pytest.raises(TypeError, match="exog column 'visit' must be numeric, got"):
+        logit(made, x=library(dates))
+    missing = made["x"].mask(made["x"]["dose"] > 0)
+    with pytest.raises(ValueError, match=r"exog column 'dose' has \d+ missing values"):
+        logit(made, x=library(missing))
 
 
 def test_one_stratum(made: dict[str, Any]) -> None:

@@ -37,7 +37,8 @@ class ConditionalLogit:
 
     Arguments:
         endog: Whether each row is a case: 0 or 1, or booleans, `(N)`.
-        exog: Covariates, an array `(N, p)` or `(N)`, a data frame or a series; an intercept has no meaning here.
+        exog: Covariates, an array `(N, p)` or `(N)`, a series, or a data frame of pandas, polars or another
+            library; an intercept has no meaning here.
         groups: The stratum of each row: labels of any kind, in any order, `(N)`.
         weights: How often each stratum was observed, positive integers, the same in all rows of a stratum, `(N)`.
         offset: Part of the logits with coefficient 1, `(N)`.

@@ -45,7 +45,8 @@ class CoxPH:
     Arguments:
         time: When each row had its event or was seen last, `(N)`.
         event: Whether it had its event then: 1 or 0, or booleans, `(N)`.
-        exog: Covariates, an array `(N, p)` or `(N)`, a data frame or a series; an intercept has no meaning here.
+        exog: Covariates, an array `(N, p)` or `(N)`, a series, or a data frame of pandas, polars or another
+            library; an intercept has no meaning here.
         ties: How tied event times are taken.
         entry: When each row came under observation (left truncation): it is at risk at times t with
             `entry < t <= time`, `(N)`.

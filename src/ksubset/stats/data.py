@@ -3,6 +3,7 @@
 from datetime import datetime, timedelta
 from typing import Any, NamedTuple
 
+import narwhals
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
@@ -28,15 +29,15 @@ class Columns(NamedTuple):
 
 
 def columns(exog: Any) -> Columns:
-    """Read covariates from a data frame, a series, or an array `(n, p)` or `(n)`.
+    """Read covariates from a table (pandas, polars, another library's), a series, or an array `(n, p)` or `(n)`.
 
     Raises:
         TypeError: Something in them is no number.
         ValueError: The shape is another one, values are missing or infinite, or names occur twice.
     """
-    frame = exog.to_frame() if isinstance(exog, pd.Series) else exog
-    if not isinstance(frame, pd.DataFrame):
-        array = np.asarray(frame)
+    frame = exog.to_frame() if isinstance(exog, pd.Series) else _table(exog)
+    if frame is None:
+        array = np.asarray(exog)
         if array.ndim not in {1, 2}:
             raise ValueError(f"exog must have shape (rows, columns), got {array.shape}")
         array = array.reshape(len(array), -1)
@@ -50,10 +51,21 @@ def columns(exog: Any) -> Columns:
     return Columns(np.stack(values, 1), names, frame.index)
 
 
+def _table(data: Any) -> pd.DataFrame | None:
+    """A table of any library as a data frame of pandas; None for what has no columns with names."""
+    if isinstance(data, pd.DataFrame):
+        return data
+    table = narwhals.from_native(data, eager_only=True, pass_through=True)
+    if not isinstance(table, narwhals.DataFrame):
+        return None
+    return pd.DataFrame({name: table[name].to_numpy() for name in table.columns})
+
+
 def matching_columns(exog: Any, names: list[str]) -> Columns:
     """Read covariates of new rows; ValueError where they are not those of the model."""
-    new = columns(exog)
-    if len(new.names) != len(names) or (isinstance(exog, pd.DataFrame) and new.names != names):
+    table = _table(exog)
+    new = columns(exog if table is None else table)
+    if len(new.names) != len(names) or (table is not None and new.names != names):
         raise ValueError(f"exog must have the columns {names}, got {new.names}")
     return new
 
