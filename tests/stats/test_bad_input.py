@@ -68,6 +68,23 @@ def test_tables_of_other_libraries_keep_the_names_of_their_columns(made: dict[st
         logit(made, x=library(missing))
 
 
+def test_rows_in_another_order_are_refused(made: dict[str, Any]) -> None:
+    made["x"].index = pd.Index([f"person {i}" for i in range(ROWS)])
+    for model, names in ((logit, ("y", "group", "weights", "offset")), (cox, ("time", "event", "entry", "strata"))):
+        expected = model(made).fit()
+        for name in names:
+            values = made.get(name, np.zeros(ROWS) if name in {"entry", "offset"} else np.ones(ROWS, int))
+            rows = pd.Series(values, index=made["x"].index)
+            assert np.isfinite(model(made, **{name: rows}).fit().llf)
+            with pytest.raises(ValueError, match=r"must have the index of exog, got another one; \w+\.to_numpy\(\)"):
+                model(made, **{name: rows[::-1]})
+        # Without an index, or where the covariates have none, there is nothing to compare.
+        model(made, x=made["x"].to_numpy(), **{names[0]: pd.Series(made[names[0]], index=made["x"].index)})
+        of_rows = {"groups": made["group"]} if model is logit else {}
+        with pytest.raises(ValueError, match="offset must have the index of exog"):
+            expected.predict(made["x"], offset=pd.Series(np.zeros(ROWS), made["x"].index[::-1]), **of_rows)
+
+
 def test_one_stratum(made: dict[str, Any]) -> None:
     model = logit(made, group=np.zeros(ROWS))
     assert np.isfinite(model.fit().bse).all()

@@ -134,6 +134,9 @@ def test_what_is_no_design() -> None:
         design.total([1.0, 2.0], [0.5, 1])
     with pytest.raises(TypeError, match="df must be a pandas DataFrame"):
         pps_sample([1, 2], 1, [1, 1])  # type: ignore[arg-type]
+    towns = pd.DataFrame({"people": [4, 3, 2, 1]}, index=list("abcd"))
+    with pytest.raises(ValueError, match="weights must have the index of df"):
+        pps_sample(towns, 2, towns["people"].sort_values())
 
 
 def test_rare_pairs_have_all_digits() -> None:

@@ -45,8 +45,8 @@ class ConditionalLogit:
 
     Raises:
         TypeError: Covariates, outcome, weights or offset are not numeric.
-        ValueError: Shapes do not fit, values are missing or infinite, the outcome is not 0 or 1, or no stratum has both
-            cases and controls.
+        ValueError: Shapes or indices do not fit, values are missing or infinite, the outcome is not 0 or 1, or no
+            stratum has both cases and controls.
 
     Example:
         >>> endog, groups = [1, 0, 0, 1, 1, 0, 1, 0, 0], [1, 1, 1, 2, 2, 2, 3, 3, 3]
@@ -60,6 +60,7 @@ class ConditionalLogit:
 
     def __init__(self, endog: Any, exog: Any, groups: Any, *, weights: Any = None, offset: Any = None) -> None:
         x, self._names, self._index = reading.columns(exog)
+        reading.check_rows(exog, "exog", endog=endog, groups=groups, weights=weights, offset=offset)
         n = len(x)
         y = reading.events(endog, "endog", n)
         self._offset = np.zeros(n) if offset is None else reading.numbers(offset, "offset", n)
@@ -213,6 +214,7 @@ class ConditionalLogitResults(Results):
             x, _, index = reading.matching_columns(exog, model._names)
             if groups is None:
                 raise ValueError("groups must be given with exog")
+            reading.check_rows(exog, "exog", groups=groups, offset=offset)
             group, found = reading.labels(groups, "groups", len(x))
             eta = x @ self._estimates.params + (0 if offset is None else reading.numbers(offset, "offset", len(x)))
             smallest = int(np.bincount(group).min())

@@ -56,8 +56,8 @@ class CoxPH:
 
     Raises:
         TypeError: Something is not numeric.
-        ValueError: Shapes do not fit, values are missing or infinite, `ties` is another one, an event is not 0 or 1, an
-            entry is not before its time, or no row has an event.
+        ValueError: Shapes or indices do not fit, values are missing or infinite, `ties` is another one, an event is
+            not 0 or 1, an entry is not before its time, or no row has an event.
 
     Example:
         >>> time, event, treated = [1, 1, 2, 2, 3, 4, 5], [1, 1, 1, 0, 1, 1, 0], [0, 0, 1, 0, 0, 1, 1]
@@ -80,6 +80,8 @@ class CoxPH:
         if ties not in _METHODS:
             raise ValueError(f"ties must be one of {sorted(_METHODS)}, got {ties!r}")
         x, self._names, self._index = reading.columns(exog)
+        rows = {"time": time, "event": event, "entry": entry, "strata": strata, "weights": weights, "offset": offset}
+        reading.check_rows(exog, "exog", **rows)
         n = len(x)
         leaves, had = reading.numbers(time, "time", n), reading.events(event, "event", n)
         enters = np.full(n, -np.inf) if entry is None else reading.numbers(entry, "entry", n)
@@ -284,6 +286,7 @@ class CoxPHResults(Results):
                 raise ValueError("offset is that of new rows, and exog must be given with it")
             return pd.Series(np.exp(model._x @ self._estimates.params + model._given_offset), index=model._index)
         x, _, index = reading.matching_columns(exog, model._names)
+        reading.check_rows(exog, "exog", offset=offset)
         extra = 0 if offset is None else reading.numbers(offset, "offset", len(x))
         return pd.Series(np.exp(x @ self._estimates.params + extra), index=index)
 

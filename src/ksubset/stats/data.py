@@ -9,8 +9,8 @@ import pandas as pd
 from numpy.typing import NDArray
 
 __all__ = [
-    "Columns", "by_formula", "column_of", "columns", "copies", "events", "integers", "labels", "matching_columns",
-    "numbers",
+    "Columns", "by_formula", "check_rows", "column_of", "columns", "copies", "events", "integers", "labels",
+    "matching_columns", "numbers",
 ]  # fmt: skip
 
 Array = NDArray[np.float64]
@@ -68,6 +68,19 @@ def matching_columns(exog: Any, names: list[str]) -> Columns:
     if len(new.names) != len(names) or (table is not None and new.names != names):
         raise ValueError(f"exog must have the columns {names}, got {new.names}")
     return new
+
+
+def check_rows(table: Any, what: str, **given: Any) -> None:
+    """Series belong to the rows of a table: ValueError where the index of one says that they are others, or in another
+    order.
+    """
+    if not isinstance(table, pd.DataFrame | pd.Series):
+        return
+    for name, values in given.items():
+        if isinstance(values, pd.Series) and len(values) == len(table) and not values.index.equals(table.index):
+            raise ValueError(
+                f"{name} must have the index of {what}, got another one; {name}.to_numpy() is taken row by row"
+            )
 
 
 def numbers(values: Any, name: str, rows: int) -> Array:

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from ksubset.distributions import KSubset
 from ksubset.numerics.joint import joint_of_items
-from ksubset.stats.data import column_of, numbers
+from ksubset.stats.data import check_rows, column_of, numbers
 
 __all__ = ["SampleEstimate", "SamplingDesign", "pps_sample"]
 
@@ -210,7 +210,8 @@ def pps_sample(df: pd.DataFrame, k: int, weights: Any, random_state: int | None 
 
     Raises:
         TypeError: `df` is no data frame, or as `SamplingDesign.from_sizes` says.
-        ValueError: There is no such column, or as `SamplingDesign.from_sizes` says.
+        ValueError: There is no such column, the index of `weights` is another one, or as
+            `SamplingDesign.from_sizes` says.
 
     Example:
         >>> import pandas as pd
@@ -220,5 +221,6 @@ def pps_sample(df: pd.DataFrame, k: int, weights: Any, random_state: int | None 
     """
     if not isinstance(df, pd.DataFrame):
         raise TypeError(f"df must be a pandas DataFrame, got {type(df).__name__}")
+    check_rows(df, "df", weights=weights)
     sizes = numbers(column_of(df, weights, "weights"), "weights", len(df))
     return df.iloc[SamplingDesign.from_sizes(sizes, k).sample(random_state)]
