@@ -78,6 +78,10 @@ def test_rows_in_another_order_are_refused(made: dict[str, Any]) -> None:
             assert np.isfinite(model(made, **{name: rows}).fit().llf)
             with pytest.raises(ValueError, match=r"must have the index of exog, got another one; \w+\.to_numpy\(\)"):
                 model(made, **{name: rows[::-1]})
+        clusters = pd.Series(made["group"], index=made["x"].index)
+        assert np.isfinite(model(made, ties="efron").fit("clustered", clusters=clusters).bse).all()
+        with pytest.raises(ValueError, match="clusters must have the index of exog"):
+            model(made, ties="efron").fit("clustered", clusters=clusters[::-1])
         # Without an index, or where the covariates have none, there is nothing to compare.
         model(made, x=made["x"].to_numpy(), **{names[0]: pd.Series(made[names[0]], index=made["x"].index)})
         of_rows = {"groups": made["group"]} if model is logit else {}

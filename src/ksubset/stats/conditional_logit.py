@@ -59,8 +59,8 @@ class ConditionalLogit:
     """
 
     def __init__(self, endog: Any, exog: Any, groups: Any, *, weights: Any = None, offset: Any = None) -> None:
-        x, self._names, self._index = reading.columns(exog)
-        reading.check_rows(exog, "exog", endog=endog, groups=groups, weights=weights, offset=offset)
+        x, self._names, self._index, _ = reading.columns(exog)
+        reading.check_rows(self._index, "exog", endog=endog, groups=groups, weights=weights, offset=offset)
         n = len(x)
         y = reading.events(endog, "endog", n)
         self._offset = np.zeros(n) if offset is None else reading.numbers(offset, "offset", n)
@@ -159,6 +159,7 @@ class ConditionalLogit:
             RuntimeError: No convergence.
         """
         if clusters is not None:
+            reading.check_rows(self._index, "exog", clusters=clusters)
             code, _ = reading.labels(clusters, "clusters", len(self._x))
             if (code[self._order] != np.repeat(code[self._order[self._first]], self._sizes)).any():
                 raise ValueError("clusters must be the same in all rows of a stratum")
@@ -211,10 +212,10 @@ class ConditionalLogitResults(Results):
             eta = model._x @ self._estimates.params + model._offset
             size = np.bincount(group, model._y).astype(np.int64)
         else:
-            x, _, index = reading.matching_columns(exog, model._names)
+            x, _, index, _ = reading.matching_columns(exog, model._names)
             if groups is None:
                 raise ValueError("groups must be given with exog")
-            reading.check_rows(exog, "exog", groups=groups, offset=offset)
+            reading.check_rows(index, "exog", groups=groups, offset=offset)
             group, found = reading.labels(groups, "groups", len(x))
             eta = x @ self._estimates.params + (0 if offset is None else reading.numbers(offset, "offset", len(x)))
             smallest = int(np.bincount(group).min())

@@ -79,9 +79,9 @@ class CoxPH:
     ) -> None:
         if ties not in _METHODS:
             raise ValueError(f"ties must be one of {sorted(_METHODS)}, got {ties!r}")
-        x, self._names, self._index = reading.columns(exog)
+        x, self._names, self._index, _ = reading.columns(exog)
         rows = {"time": time, "event": event, "entry": entry, "strata": strata, "weights": weights, "offset": offset}
-        reading.check_rows(exog, "exog", **rows)
+        reading.check_rows(self._index, "exog", **rows)
         n = len(x)
         leaves, had = reading.numbers(time, "time", n), reading.events(event, "event", n)
         enters = np.full(n, -np.inf) if entry is None else reading.numbers(entry, "entry", n)
@@ -240,6 +240,7 @@ class CoxPH:
             RuntimeError: No convergence.
         """
         if clusters is not None:
+            reading.check_rows(self._index, "exog", clusters=clusters)
             reading.labels(clusters, "clusters", len(self._x))
         events = int(self._deaths.sum())
         design = self._solved_at(np.zeros(len(self._order)))[3] if self._offset.any() else None
@@ -285,8 +286,8 @@ class CoxPHResults(Results):
             if offset is not None:
                 raise ValueError("offset is that of new rows, and exog must be given with it")
             return pd.Series(np.exp(model._x @ self._estimates.params + model._given_offset), index=model._index)
-        x, _, index = reading.matching_columns(exog, model._names)
-        reading.check_rows(exog, "exog", offset=offset)
+        x, _, index, _ = reading.matching_columns(exog, model._names)
+        reading.check_rows(index, "exog", offset=offset)
         extra = 0 if offset is None else reading.numbers(offset, "offset", len(x))
         return pd.Series(np.exp(x @ self._estimates.params + extra), index=index)
 

@@ -21,11 +21,12 @@ _LARGEST = 2**53
 
 
 class Columns(NamedTuple):
-    """Covariates `(n, p)`, their names, and the index of their rows."""
+    """Covariates `(n, p)`, their names, the index of their rows if they have one, and whether names were given."""
 
     values: Array
     names: list[str]
-    index: pd.Index
+    rows: pd.Index | None
+    named: bool
 
 
 def columns(exog: Any) -> Columns:
@@ -35,7 +36,9 @@ def columns(exog: Any) -> Columns:
         TypeError: Something in them is no number.
         ValueError: The shape is another one, values are missing or infinite, or names occur twice.
     """
-    frame = exog.to_frame() if isinstance(exog, pd.Series) else _table(exog)
+    index = exog.index if isinstance(exog, pd.DataFrame | pd.Series) else None
+    table = _table(exog)
+    frame = exog.to_frame() if isinstance(exog, pd.Series) else table
     if frame is None:
         array = np.asarray(exog)
         if array.ndim not in {1, 2}:
@@ -48,7 +51,7 @@ def columns(exog: Any) -> Columns:
     if len(set(names)) < len(names):
         raise ValueError(f"the columns of exog must have different names, got {names}")
     values = [_as_floats(frame.iloc[:, j], f"exog column {name!r}") for j, name in enumerate(names)]
-    return Columns(np.stack(values, 1), names, frame.index)
+    return Columns(np.stack(values, 1), names, index, table is not None)
 
 
 def _table(data: Any) -> pd.DataFrame | None:
@@ -63,21 +66,20 @@ def _table(data: Any) -> pd.DataFrame | None:
 
 def matching_columns(exog: Any, names: list[str]) -> Columns:
     """Read covariates of new rows; ValueError where they are not those of the model."""
-    table = _table(exog)
-    new = columns(exog if table is None else table)
-    if len(new.names) != len(names) or (table is not None and new.names != names):
+    new = columns(exog)
+    if len(new.names) != len(names) or (new.named and new.names != names):
         raise ValueError(f"exog must have the columns {names}, got {new.names}")
     return new
 
 
-def check_rows(table: Any, what: str, **given: Any) -> None:
-    """Series belong to the rows of a table: ValueError where the index of one says that they are others, or in another
+def check_rows(index: pd.Index | None, what: str, **given: Any) -> None:
+    """Series belong to the rows of an index: ValueError where that of one says that they are others, or in another
     order.
     """
-    if not isinstance(table, pd.DataFrame | pd.Series):
+    if index is None:
         return
     for name, values in given.items():
-        if isinstance(values, pd.Series) and len(values) == len(table) and not values.index.equals(table.index):
+        if isinstance(values, pd.Series) and len(values) == len(index) and not values.index.equals(index):
             raise ValueError(
                 f"{name} must have the index of {what}, got another one; {name}.to_numpy() is taken row by row"
             )

@@ -221,6 +221,6 @@ def pps_sample(df: pd.DataFrame, k: int, weights: Any, random_state: int | None 
     """
     if not isinstance(df, pd.DataFrame):
         raise TypeError(f"df must be a pandas DataFrame, got {type(df).__name__}")
-    check_rows(df, "df", weights=weights)
+    check_rows(df.index, "df", weights=weights)
     sizes = numbers(column_of(df, weights, "weights"), "weights", len(df))
     return df.iloc[SamplingDesign.from_sizes(sizes, k).sample(random_state)]
