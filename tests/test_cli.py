@@ -26,6 +26,7 @@ from ksubset.experiments.tasks import Classification
 from ksubset.training import load
 
 COMMANDS: dict[str, Any] = typer.main.get_command(cli.app).commands  # type: ignore[attr-defined]
+RESULTS = Path(__file__).parents[1] / "results"
 QUICK = ["--epochs", "1", "--batch-size", "600"]
 
 
@@ -433,13 +434,14 @@ def test_ctrl_c_while_the_commands_are_loaded() -> None:
     assert (done.returncode, done.stdout, done.stderr) == (130, "", "")
 
 
-def test_the_help_loads_no_library_of_seconds() -> None:
+@pytest.mark.parametrize("arguments", [("--help",), ("table", str(RESULTS))], ids=["help", "table"])
+def test_few_commands_wait_for_libraries_of_seconds(arguments: tuple[str, ...]) -> None:
     code = (
         "import sys; from ksubset.cli import main\n"
         "try: main()\n"
         "finally: print({'matplotlib', 'pandas', 'scipy', 'sklearn'} & set(sys.modules))"
     )
-    done = subprocess.run([sys.executable, "-c", code, "--help"], capture_output=True, text=True, check=True)
+    done = subprocess.run([sys.executable, "-c", code, *arguments], capture_output=True, text=True, check=True)
     assert done.stdout.splitlines()[-1] == "set()"
 
 

@@ -7,18 +7,6 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor, nn
 
-from ksubset.applications.explain import (
-    SYNTHETIC,
-    SubsetExplainer,
-    Synthetic,
-    false_discovery_rate,
-    median_rank,
-    synthetic,
-    true_positive_rate,
-)  # fmt: skip
-from ksubset.applications.explain.inputs import Inputs
-from ksubset.applications.explain.networks import Scorer
-from ksubset.applications.explain.training import RowHead, spread
 from ksubset.experiments.config import RunConfig
 from ksubset.experiments.tasks.base import Add, Metric, Part, Task
 from ksubset.training import Batch, JointTraining
@@ -28,7 +16,10 @@ __all__ = ["Explain"]
 _ROWS, _VALIDATION_ROWS = 10_000, 2_000
 # The weight of the squared logits, at first and at the end, as of `SubsetExplainer`.
 _FIRST, _LAST = 1e-2, 1e-4
-_SIZES = {"xor": 2, "orange-skin": 4, "additive": 4, "syn1": 2, "syn2": 4, "syn3": 4}
+_SIZES = {
+    "xor": 2, "orange-skin": 4, "additive": 4, "switch": 5,
+    "syn1": 2, "syn2": 4, "syn3": 4, "syn4": 5, "syn5": 5, "syn6": 5,
+}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -56,11 +47,18 @@ class Explain(Task):
         "median_rank": Metric("median rank", higher_is_better=False),
     }
     sets: ClassVar[Mapping[str, Any]] = {
-        name: ColumnSet(name, 11 if name.startswith("syn") else 10, _SIZES.get(name, 5)) for name in SYNTHETIC
+        name: ColumnSet(name, 11 if name.startswith("syn") else 10, k) for name, k in _SIZES.items()
     }
 
     def __init__(self, config: RunConfig, data: str, device: torch.device) -> None:
         super().__init__(config, data, device)
+        # Every command knows all tasks, and few wait for scikit-learn.
+        from ksubset.applications.explain import SubsetExplainer, Synthetic, synthetic  # noqa: PLC0415
+        from ksubset.applications.explain.inputs import Inputs  # noqa: PLC0415
+        from ksubset.applications.explain.networks import Scorer  # noqa: PLC0415
+        from ksubset.applications.explain.training import RowHead, spread  # noqa: PLC0415
+
+        self._spread = spread
         train = synthetic(data, _ROWS, 3 * config.seed)
         self.held_out: dict[Part, Synthetic] = {
             "validation": synthetic(data, _VALIDATION_ROWS, 3 * config.seed + 2),
@@ -94,7 +92,7 @@ class Explain(Task):
 
         weight = _FIRST * (_LAST / _FIRST) ** (joint.steps / joint.num_steps)
         return Batch(
-            losses, inputs=(x, torch.ones_like(x, dtype=torch.bool)), penalty=lambda dist: weight * spread(dist)
+            losses, inputs=(x, torch.ones_like(x, dtype=torch.bool)), penalty=lambda dist: weight * self._spread(dist)
         )
 
     def metrics(self, statistics: Mapping[str, Tensor]) -> dict[str, float]:
@@ -102,6 +100,8 @@ class Explain(Task):
 
     @torch.no_grad()
     def evaluate(self, part: Part) -> dict[str, float]:
+        from ksubset.applications.explain import false_discovery_rate, median_rank, true_positive_rate  # noqa: PLC0415
+
         self.selector.eval()
         data = self.held_out[part]
         x = self._inputs.seen(data.x).to(self.device)
