@@ -3,6 +3,7 @@
 Usage: python benchmarks/memory.py > benchmarks/results/memory-cpu.md
 """
 
+import sys
 from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import get_context
 from pathlib import Path
@@ -22,8 +23,10 @@ def peak_bytes() -> int:
     return 1024 * int(status["VmHWM"].split()[0])
 
 
-def quadrature() -> tuple[float, float]:
+def quadrature(numba: bool) -> tuple[float, float]:
     """Float64 numbers an item: log normaliser and inclusion probabilities, and with a second derivative."""
+    if not numba:
+        sys.modules["numba"] = None  # type: ignore[assignment] - how Python says that it is not there
     logits = torch.randn(ITEMS, dtype=torch.float64).requires_grad_()
     vector = torch.randn(ITEMS, dtype=torch.float64)
     _ = KSubset(3, torch.randn(9)).mean  # what torch itself loads
@@ -47,11 +50,14 @@ def sampling(rows: int, n: int, k: int, number: int) -> float:
 def main() -> None:
     # A peak never falls: each measurement has a process of its own.
     with ProcessPoolExecutor(1, get_context("spawn"), max_tasks_per_child=1) as processes:
-        first, second = processes.submit(quadrature).result()
+        (first, second), (eager_first, eager_second) = (
+            processes.submit(quadrature, numba).result() for numba in (True, False)
+        )
         print(f"{machine()}\n")
         print(f"n = {ITEMS:,}, k = 1,000; float64 numbers an item, beside the logits:\n")
-        print(f"- log normaliser and inclusion probabilities: {first:.0f}")
-        print(f"- with a second derivative, the covariance times a vector: {second:.0f}\n")
+        print(f"- log normaliser and inclusion probabilities: {first:.0f}, without numba {eager_first:.0f}")
+        print("- with a second derivative, the covariance times a vector: ", end="")
+        print(f"{second:.0f}, without numba {eager_second:.0f}\n")
         print("Sampling of float32 logits, preparation included; multiples of the logits, beside them. What is")
         print("returned, as large as they are for each sample, is counted.\n")
         print(f"| B; n; k |{''.join(f' {number} of each row |' for number in NUMBERS)}")
