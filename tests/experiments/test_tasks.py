@@ -5,13 +5,11 @@ import pytest
 import torch
 from skimage.metrics import peak_signal_noise_ratio, structural_similarity
 
-from ksubset.applications.explain import SYNTHETIC, synthetic
 from ksubset.experiments import tasks
 from ksubset.experiments.config import RunConfig
 from ksubset.experiments.datasets import DataSplit
 from ksubset.experiments.tasks import Classification, Reconstruction
 from ksubset.experiments.tasks.classification import _ReluDropout
-from ksubset.experiments.tasks.explain import Explain
 from ksubset.experiments.tasks.pixels import PixelTask, SelectLinear
 from ksubset.experiments.tasks.reconstruction import _ToOneChannel, similarity
 
@@ -267,13 +265,6 @@ def test_only_reconstructions_are_images() -> None:
     output = torch.randn(1, 2, 64)
     assert create(Classification, 8).images(output) is None
     assert torch.equal(create(Reconstruction, 8).images(output), output.sigmoid())
-
-
-@pytest.mark.parametrize("name", SYNTHETIC)
-def test_the_sizes_of_synthetic_data(name: str) -> None:
-    relevant = synthetic(name, 100, seed=0).relevant
-    assert list(Explain.sets) == list(SYNTHETIC)
-    assert (Explain.sets[name].n, Explain.sets[name].k) == (relevant.shape[1], relevant.sum(1).max())
 
 
 def test_an_unknown_task_lists_the_known() -> None:

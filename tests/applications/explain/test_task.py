@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from ksubset.applications.explain import SYNTHETIC
+from ksubset.applications.explain import SYNTHETIC, SubsetExplainer, synthetic
 from ksubset.experiments import protocols, runner, tables
 from ksubset.experiments.config import RunConfig
 from ksubset.experiments.tasks import explain
@@ -16,12 +16,12 @@ from ksubset.experiments.tasks import explain
 def _few_rows(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(explain, "_ROWS", 1500)
     monkeypatch.setattr(explain, "_VALIDATION_ROWS", 300)
-    fit = explain.SubsetExplainer.fit
+    fit = SubsetExplainer.fit
 
     def quick(self: Any, *data: Any) -> Any:
         return fit(self.set_params(surrogate_steps=300), *data)
 
-    monkeypatch.setattr(explain.SubsetExplainer, "fit", quick)
+    monkeypatch.setattr(SubsetExplainer, "fit", quick)
 
 
 def config(**settings: Any) -> RunConfig:
@@ -57,7 +57,14 @@ def test_a_run_goes_on_where_it_was_ended(tmp_path: Path) -> None:
     assert [entry["validation"] for entry in parts.history] == [entry["validation"] for entry in whole.history]
 
 
-def test_sets_and_methods() -> None:
-    assert {runner.resolve(config(dataset=name)).k for name in SYNTHETIC} == {2, 4, 5}
+@pytest.mark.parametrize("name", SYNTHETIC)
+def test_sizes(name: str) -> None:
+    relevant = synthetic(name, 100, seed=0).relevant
+    assert explain.Explain.sets[name].n == relevant.shape[1]
+    assert runner.resolve(config(dataset=name)).k == relevant.sum(1).max()
+
+
+def test_no_other_sets() -> None:
+    assert list(explain.Explain.sets) == list(SYNTHETIC)
     with pytest.raises(ValueError, match=r"dataset: expected one of xor, .*, syn6 for explain, got 'digits'"):
         config(dataset="digits")
