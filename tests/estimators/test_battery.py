@@ -119,8 +119,10 @@ def test_declared_bias(estimator: Estimator, num_samples: int, device: torch.dev
     components, limit = sample @ axes.T, z_limit(N + 1)
     unbiased = bool((z_scores(components, exact @ axes.T).abs() < limit).all())
     assert unbiased == estimator.unbiased
+    standard_error = components.std(0) / math.sqrt(len(sample))
+    assert standard_error[:N].norm() < 0.01 * exact.norm()
     if unbiased:  # a gradient that were one percent too long or too short would be noticed
-        assert limit * components[:, -1].std() / math.sqrt(len(sample)) < 0.01
+        assert limit * standard_error[N] < 0.01
 
 
 def test_unbiased_for_a_function_without_gradient(black_box: Estimator, device: torch.device) -> None:
