@@ -69,7 +69,8 @@ def check_core(python: Path, folder: Path) -> None:
     print(f"{call(command, '--version').splitlines()[0]}; without extras: {line}")
     outside = folder / "outside.py"
     outside.write_text(TYPED, encoding="utf-8")
-    types = call(sys.executable, "-m", "mypy", "--strict", "--python-executable", python, outside)
+    options = ["--strict", "--cache-dir", folder / "mypy", "--python-executable", python]
+    types = call(sys.executable, "-m", "mypy", *options, outside)
     if types.count('Revealed type is "torch._tensor.Tensor"') != 2:
         raise SystemExit(f"types from outside: {types}")
 
