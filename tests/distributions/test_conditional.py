@@ -136,6 +136,14 @@ def chi_square_p_value(counts: Tensor, p: Tensor) -> float:
     return float(chi2.sf(statistic, free)) if free else 1.0
 
 
+def test_samples_with_gradients_are_refused_with_what_there_is(case: tuple[Callable[[Tensor], Any], Tensor]) -> None:
+    make, _ = case
+    dist = make(LOGITS[0])
+    assert not dist.has_rsample
+    with pytest.raises(NotImplementedError, match=f"^{type(dist).__name__} has no samples .* see ksubset.expectation"):
+        dist.rsample((3,))
+
+
 def test_distinct_samples(case: tuple[Callable[[Tensor], Any], Tensor]) -> None:
     make, z = case
     number = min(len(z), 5)

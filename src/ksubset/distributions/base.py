@@ -46,6 +46,17 @@ class SubsetDistribution(Distribution, abc.ABC):
             -> `(*sample_shape, *B, n)`.
         """
 
+    def rsample(self, sample_shape: Any = ()) -> Tensor:
+        """Subsets are discrete, and no sample has a gradient; the estimators have one.
+
+        Raises:
+            NotImplementedError: Always.
+        """
+        raise NotImplementedError(
+            f"{type(self).__name__} has no samples with gradients, as subsets are discrete; for the gradient of an "
+            "expected loss see ksubset.expectation and the estimators, for a layer ksubset.nn.SubsetLayer"
+        )
+
     @abc.abstractmethod
     def sample_distinct(self, num_samples: int, *, generator: Generator | None = None) -> Tensor:
         """Draw subsets one by one, those discarded that came before: the first of them is an exact sample.
