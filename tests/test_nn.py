@@ -21,6 +21,7 @@ from ksubset import (
     ReinMax,
     ScoreFunction,
     SlopeAtMean,
+    StochasticGates,
     UnorderedSet,
     expectation,
 )
@@ -211,3 +212,21 @@ def test_a_number_of_units_is_for_good() -> None:
         selector()
     with pytest.raises(ValueError, match="k must be 1 or more, got 0"):
         ConcreteSelector(6, 0)
+
+
+@pytest.mark.parametrize(
+    "estimator",
+    [SIMPLE(), ReinMax(), GumbelTopK(0.5), IMLE(), NCPSS(), DPS(0.5), StochasticGates(0.5)],
+    ids=lambda estimator: type(estimator).__name__,
+)
+def test_a_layer_in_vmap(estimator: Estimator) -> None:
+    layer = SubsetLayer(2, estimator)
+    logits, weights = torch.randn(4, 6, dtype=torch.float64), torch.arange(6.0, dtype=torch.float64)
+
+    def loss(row: Tensor) -> Tensor:
+        return (layer(row) @ weights) ** 2
+
+    gradients = torch.func.vmap(torch.func.grad(loss), randomness="different")(logits)
+    assert gradients.shape == (4, 6)
+    assert gradients.isfinite().all()
+    assert (gradients != 0).any()

@@ -21,6 +21,7 @@ from ksubset import (
     AtMostKSubset,
     GumbelTopK,
     KSubset,
+    LeaveOneOut,
     PartitionedKSubset,
     SubsetDistribution,
     expectation,
@@ -492,3 +493,15 @@ def test_a_distribution_of_ones_own() -> None:
     for relaxed in (GumbelTopK(1.0), IMLE(1.0, 1.0), NCPSS()):
         with pytest.raises(NotImplementedError, match="NoNeighbours has no to_rows and from_rows"):
             expectation(curved, NoNeighbours(w), relaxed, 2)
+
+
+def test_logits_on_the_cpu_where_another_device_is_the_default() -> None:
+    """What is made on the way is made where the logits are; meta stands for a device that there is everywhere."""
+    logits, groups = torch.randn(2, N), torch.tensor([0, 0, 1, 1, 1, 2])
+    with torch.device("meta"):
+        for dist in (KSubset(2, logits), PartitionedKSubset(groups, torch.tensor([1, 2, 0]), logits)):
+            assert (dist.sample((4,)).sum(-1) == (2 if isinstance(dist, KSubset) else 3)).all()
+            assert dist.mean.isfinite().all()
+            assert dist.mode.device.type == "cpu"
+        loss = expectation(lambda z: z.sum(-1), KSubset(2, logits), LeaveOneOut(), 4)
+    assert loss.tolist() == [2, 2]

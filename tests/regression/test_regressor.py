@@ -360,3 +360,14 @@ def test_a_target_of_zeros_needs_no_column() -> None:
         model = BestSubsetRegressor("auto", fit_intercept=intercept).fit(x, np.zeros(30))
         assert model.n_features_ == 0
         assert np.array_equal(model.predict(x), np.zeros(30))
+
+
+def test_sizes_that_nothing_tells_apart() -> None:
+    X, y = made(40, 6)
+    message = (
+        r"k: expected sizes that leave a degree of freedom for gic, got \[1, 2, 3\] for rows of a total weight of 1 "
+    )
+    with pytest.raises(ValueError, match=message):
+        BestSubsetRegressor([1, 2, 3]).fit(X, y, np.full(40, 1 / 40))
+    with pytest.raises(ValueError, match=r"got \[4, 5\] for rows of a total weight of 5"):
+        BestSubsetRegressor([4, 5]).fit(X[:5], y[:5])

@@ -194,6 +194,7 @@ def test_covariates_that_are_no_numbers(made: dict[str, Any], fit: Any) -> None:
         np.array([1.5, "2", *range(ROWS - 2)], dtype=object),
         np.array([1.5, b"2", *range(ROWS - 2)], dtype=object),
         pd.Series([*map(str, range(ROWS))], dtype="category"),
+        pd.Series(range(ROWS), dtype="category"),
         np.arange(ROWS) * (1 + 1j),
         np.arange(ROWS).astype("datetime64[D]"),
         np.arange(ROWS).astype("timedelta64[s]"),

@@ -241,6 +241,31 @@ def test_parameters_that_are_no_numbers_are_a_divergence(change: dict[str, Any])
         training.mean_loss()
 
 
+@pytest.mark.parametrize("rounds", [7, 40])
+def test_a_run_does_not_end_as_if_it_had_not_diverged(rounds: int) -> None:
+    training, _ = start(rounds=rounds)
+    broken = X.clone()
+    broken[17, 2] = math.nan
+    network = training.network
+    steps = training.run(lambda: Batch(lambda z: (network(z * broken).squeeze(-1) - Y).square(), (X,)))
+    with pytest.raises(FloatingPointError, match="diverged before step"):
+        list(steps)
+    assert training.steps == max(1, rounds // 10)
+
+
+def test_batches_that_come_to_an_end() -> None:
+    training, draw = start(rounds=5)
+    batches = iter([draw(), draw()])
+    with pytest.raises(ValueError, match="draw: expected a batch for each of 5 steps, got none after 2"):
+        list(training.run(batches.__next__))
+
+
+@pytest.mark.parametrize("name", ["selector", "network", "tuning"])
+def test_settings_that_no_optimizer_has(name: str) -> None:
+    with pytest.raises(ValueError, match=rf"plan\.{name}: expected settings of Adam, lr, .*, got learning_rate$"):
+        start(**{name: {"learning_rate": 0.1}})
+
+
 def test_a_seed_may_be_any_integer() -> None:
     drawn = []
     for seed in (3, np.int64(3)):

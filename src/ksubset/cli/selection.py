@@ -1,5 +1,6 @@
 """Columns of a data set for a model."""
 
+import math
 import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -232,8 +233,12 @@ def _report(console: Console, selection: "Selection", model: str, score: str) ->
             f"  {len(kept)} random columns: {_number(float(np.mean(draws)))} ± {_number(float(np.std(draws, ddof=1)))} "
             f"(mean ± standard deviation of {len(draws)} draws)"
         )
-    verdict = "no better than chance" if selection.p_value > _CHANCE else "better than chance"
-    lines.append(f"  the {len(kept)} kept: {_number(selection.kept)}, {verdict} (p = {selection.p_value:.3g})")
+    if math.isnan(selection.p_value):
+        verdict = "as this score is not defined on these rows"
+    else:
+        better = "no better" if selection.p_value > _CHANCE else "better"
+        verdict = f"{better} than chance (p = {selection.p_value:.3g})"
+    lines.append(f"  the {len(kept)} kept: {_number(selection.kept)}, {verdict}")
     for line in lines:
         say(console, line)
 

@@ -87,7 +87,7 @@ class PartitionedKSubset(ConditionalBernoulli):
 
 
 def _integers(name: str, value: int | Tensor | Sequence[int]) -> Tensor:
-    tensor = torch.as_tensor(value).cpu()
+    tensor = torch.as_tensor(value, device="cpu")
     if tensor.is_floating_point() or tensor.is_complex() or tensor.dtype == torch.bool:
         raise TypeError(f"{name} must be integers, got {tensor.dtype}")
     return tensor.long()
@@ -110,7 +110,7 @@ def _parts(group: Tensor, members: Tensor, low: Tensor, high: Tensor) -> list[Pa
     parts = []
     for one in kind.unique():
         some = (kind == one).nonzero().flatten()
-        place = torch.arange(int(members[some].max()))
+        place = torch.arange(int(members[some].max()), device=members.device)
         inside = place < members[some, None]
         items = torch.where(inside, order[torch.where(inside, start[some, None] + place, 0)], n)
         size = high[some]

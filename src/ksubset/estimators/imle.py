@@ -124,6 +124,8 @@ def sum_of_gamma(logits: Tensor, k: int | Tensor, terms: int, generator: Generat
 
 
 class _PerturbAndMap(torch.autograd.Function):
+    generate_vmap_rule = True
+
     @staticmethod
     def forward(logits: Tensor, noise: Tensor, k: int | Tensor, step: float) -> Tensor:
         return top_k(perturbed(logits, noise, k), k).to(logits.dtype)

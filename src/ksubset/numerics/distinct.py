@@ -51,7 +51,7 @@ def sample_distinct(
     if isinstance(choices, Tensor) and all_known(choices > math.log(max(num_samples - 0.5, 0.5))) is False:
         fewest = round(math.exp(float(choices.min())))
         raise ValueError(f"there must be {num_samples} or more subsets to draw distinct ones, got {fewest} in a row")
-    widest = max((table.weights.shape[-1] for table, _ in stages), default=1)
+    widest = max([1, *(table.weights.shape[-1] for table, _ in stages)])
     size = max(1, _BLOCK // max(1, num_samples * widest))
     number = len(stages[0][1]) if stages else 0
     parts = [

@@ -77,18 +77,19 @@ def arranged(logits: Tensor, low: int | Tensor, high: int | Tensor | None = None
     classes, parts = n.bit_length() + 2, 2
     while _WALKED * _FACTOR ** (parts - 1) < n:
         parts += 1
-    order, flip = torch.empty(rows, n, dtype=torch.int32).numpy(), torch.empty_like(signed).numpy()
-    ends, cuts = (torch.zeros(rows, size, dtype=torch.int64).numpy() for size in (classes, parts))
+    order, flip = torch.empty(rows, n, dtype=torch.int32, device="cpu").numpy(), torch.empty_like(signed).numpy()
+    ends, cuts = (torch.zeros(rows, size, dtype=torch.int64, device="cpu").numpy() for size in (classes, parts))
     levels = torch.zeros_like(least).numpy()
     walked = n if n <= 2 * _WALKED else _WALKED
     arrangement.arrange(signed.numpy(), walked, _FACTOR, order, flip, ends, cuts, levels)
     depth = int(levels.max()) if rows else 0
-    nodes = torch.empty(rows, depth if depth > 1 else 0, 3 * arrangement.NODES + 1, dtype=torch.float64).numpy()
+    shape = rows, depth if depth > 1 else 0, 3 * arrangement.NODES + 1
+    nodes = torch.empty(shape, dtype=torch.float64, device="cpu").numpy()
     arrangement.characteristics(flip, cuts, levels, nodes)
-    share = torch.ones(rows, 1, dtype=torch.float64).numpy()
+    share = torch.ones(rows, 1, dtype=torch.float64, device="cpu").numpy()
     if high is not None:
         span = int(most.max() - least.min()) + 1 if rows else 1
-        share = torch.empty(rows, span, dtype=torch.float64).numpy()
+        share = torch.empty(rows, span, dtype=torch.float64, device="cpu").numpy()
         largest_sizes, prices, references = (x.reshape(-1).contiguous().numpy() for x in (most, price, reference))
         arrangement.size_shares(flip, cuts[:, 0].copy(), least.numpy(), largest_sizes, prices, references, share)
     largest = largest_size(low if high is None else high, n)
@@ -100,7 +101,7 @@ def _flip_probabilities(rows: Tensor, size: Tensor) -> Tensor:
     from ksubset.numerics.compiled.tilting import tilt_rows  # noqa: PLC0415
 
     signed = rows.double().clone(memory_format=torch.contiguous_format)
-    settled = torch.zeros(len(rows), dtype=torch.bool)
+    settled = torch.zeros(len(rows), dtype=torch.bool, device="cpu")
     tilt_rows(signed.numpy(), size.numpy(), settled.numpy())
     if not settled.all():
         others = ~settled
@@ -123,7 +124,7 @@ def draw(state: Arranged, num_samples: int, dtype: torch.dtype, generator: Gener
     drawn, n = draw_indices(state, num_samples, generator), state.order.shape[-1]
     if drawn.numel() and drawn.min() >= 0:
         # Where no place is unused, this takes a quarter of the time.
-        return torch.zeros(*drawn.shape[:-1], n, dtype=dtype).scatter_(-1, drawn, 1)
+        return torch.zeros(*drawn.shape[:-1], n, dtype=dtype, device="cpu").scatter_(-1, drawn, 1)
     return k_hot(drawn, n, dtype)
 
 
@@ -136,7 +137,7 @@ def draw_indices(state: Arranged, num_samples: int, generator: Generator | None 
     from ksubset.numerics.compiled.drawing import draw_subsets  # noqa: PLC0415
 
     rows = len(state.order)
-    seeds = torch.empty(rows, 4, dtype=torch.int64).random_(-(2**63), None, generator=generator)
-    chosen = torch.full((rows, num_samples, state.largest), -1)
+    seeds = torch.empty(rows, 4, dtype=torch.int64, device="cpu").random_(-(2**63), None, generator=generator)
+    chosen = torch.full((rows, num_samples, state.largest), -1, device="cpu")
     draw_subsets(*state[:-1], seeds.view(torch.uint64).numpy(), chosen.numpy())
     return chosen.transpose(0, 1)

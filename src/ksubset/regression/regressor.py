@@ -16,7 +16,7 @@ from ksubset.regression.heuristic import Solution, search
 from ksubset.regression.moments import Fit, Moments
 from ksubset.regression.sizes import penalty
 from ksubset.search.arguments import check_integer, check_nonnegative
-from ksubset.selection.arguments import seed_of
+from ksubset.selection.arguments import check_labels, seed_of
 
 __all__ = ["BestSubsetRegressor"]
 
@@ -107,8 +107,13 @@ class BestSubsetRegressor(RegressorMixin, BestSubset):  # type: ignore[misc]
         Arguments:
             X: Data `(N, n)`.
             y: Target `(N)`.
-            sample_weight: Weights of the rows, `(N)`; integers mean repeated rows.
+            sample_weight: Weights of the rows, `(N)`; integers mean repeated rows. Their sum is the number of rows that
+                `criterion` and "auto" go by.
+
+        Raises:
+            ValueError: An argument is wrong, or no size leaves a degree of freedom to compare sizes by.
         """
+        check_labels(X, always_include=self.always_include, exclude=self.exclude)
         X, y = validate_data(self, X, y, dtype=np.float64, y_numeric=True)
         y = y.astype(np.float64)
         check_nonnegative("alpha", self.alpha)
@@ -123,6 +128,11 @@ class BestSubsetRegressor(RegressorMixin, BestSubset):  # type: ignore[misc]
             scores = self._cross_validated(X, y, weights, sizes, always, exclude)
         else:
             scores = self._information(y, weights, points, X.shape[1] - len(exclude))
+            if not np.isfinite(scores).any():
+                raise ValueError(
+                    f"k: expected sizes that leave a degree of freedom for {self.criterion}, got {sizes} for rows of "
+                    f"a total weight of {weights.sum():g} (a sample_weight counts repeated rows)"
+                )
         best = points[0 if scores is None else int(np.argmin(scores))]
         self.support_ = self._mask(best.columns)
         self.coef_ = np.zeros(X.shape[1])

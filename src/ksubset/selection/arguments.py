@@ -1,6 +1,6 @@
 """Arguments that selectors share: columns, seeds and targets."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -9,7 +9,7 @@ from sklearn.utils import check_array, check_consistent_length, check_random_sta
 
 from ksubset.search.arguments import is_integer
 
-__all__ = ["check_target", "listed", "positions", "seed_of"]
+__all__ = ["check_labels", "check_target", "listed", "positions", "seed_of"]
 
 
 def check_target(target: Any, data: Any) -> NDArray[Any]:
@@ -33,6 +33,33 @@ def listed(value: Any, argument: str) -> Sequence[Any]:
     if isinstance(value, str) or not hasattr(value, "__len__") or not hasattr(value, "__getitem__"):
         raise TypeError(f"{argument}: expected a sequence, got {value!r}")
     return list(value)
+
+
+def check_labels(data: Any, **arguments: Any) -> None:
+    """Refuse integers for columns of a table whose columns have other integers as names: they may mean either.
+
+    Arguments:
+        data: Of any kind.
+        arguments: Columns, or groups of them, by the argument's name.
+
+    Raises:
+        ValueError: An argument has integers, and so have the columns, other than 0, 1, 2 and so on.
+    """
+    names = list(getattr(data, "columns", ()))
+    if not names or not all(map(is_integer, names)) or names == list(range(len(names))):
+        return
+    for argument, columns in arguments.items():
+        if _has_integer(columns):
+            raise ValueError(
+                f"{argument}: expected names, as integers may be names or places in a table with the columns "
+                f"{names[:3]}...; X.columns = X.columns.astype(str) makes names of them"
+            )
+
+
+def _has_integer(columns: Any) -> bool:
+    if isinstance(columns, str) or not isinstance(columns, Iterable):
+        return is_integer(columns)
+    return any(map(_has_integer, columns))
 
 
 def positions(columns: Any, argument: str, places: Mapping[str, int], num_columns: int) -> NDArray[np.int64]:

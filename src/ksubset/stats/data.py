@@ -99,6 +99,8 @@ def _as_floats(values: Any, name: str) -> Array:
         raise ValueError(f"{name} must have one dimension, got shape {np.shape(values)}")
     if missing := int(series.isna().sum()):
         raise ValueError(f"{name} has {missing} missing values; leave these rows out first (dropna)")
+    if isinstance(series.dtype, pd.CategoricalDtype):
+        raise TypeError(f"{name} must be numeric, got a category; from_formula makes columns of its levels")
     if series.dtype.kind not in "biuf":
         for value in series:
             if isinstance(value, _NOT_NUMBERS):

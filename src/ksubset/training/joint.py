@@ -174,6 +174,13 @@ class JointTraining:
             ],
             fused=True,  # type: ignore[call-arg]
         )
+        for name in ("selector", "network", "tuning"):
+            # torch keeps a setting that no optimizer has, and goes on with the defaults.
+            if unknown := sorted(set(getattr(plan, name)) - set(self.optimizer.defaults)):
+                raise ValueError(
+                    f"plan.{name}: expected settings of {type(self.optimizer).__name__}, "
+                    f"{', '.join(self.optimizer.defaults)}, got {', '.join(unknown)}"
+                )
         self._settings = [dict(group) for group in self.optimizer.param_groups]
         self.generator = torch.Generator().manual_seed(operator.index(plan.seed))
         self.steps = 0
@@ -206,9 +213,22 @@ class JointTraining:
 
         Arguments:
             draw: Gives the next batch.
+
+        Raises:
+            FloatingPointError: The training has diverged, which is looked at ten times, and after the last step.
+            ValueError: `draw` is `next` of an iterator that has come to its end.
         """
+        every = max(1, self.num_steps // 10)
         while self.round < self.plan.rounds:
-            self.step(draw())
+            try:
+                batch = draw()
+            except StopIteration as error:
+                raise ValueError(
+                    f"draw: expected a batch for each of {self.num_steps} steps, got none after {self.steps}"
+                ) from error
+            self.step(batch)
+            if self.steps % every == 0 or self.steps == self.num_steps:
+                self._checked_loss()
             yield self.steps
 
     def reports(self, draw: Callable[[], Batch], number: int) -> Iterator[tuple[int, float]]:
@@ -222,15 +242,13 @@ class JointTraining:
             FloatingPointError: The training diverges.
         """
         every = max(1, self.num_steps // number)
-        for step in self.run(draw):
-            if step % every == 0 or step == self.num_steps:
-                try:
-                    loss = self.mean_loss()
-                except FloatingPointError as error:
-                    rates = (settings["lr"] for settings in (self.plan.selector, self.plan.network) if "lr" in settings)
-                    largest = max(rates, default=None)
-                    raise FloatingPointError(f"{error}; try a smaller learning_rate than {largest}") from error
-                yield step, loss
+        try:
+            for step in self.run(draw):
+                if step % every == 0 or step == self.num_steps:
+                    yield step, self.mean_loss()
+        except FloatingPointError as error:
+            rates = (settings["lr"] for settings in (self.plan.selector, self.plan.network) if "lr" in settings)
+            raise FloatingPointError(f"{error}; try a smaller learning_rate than {max(rates, default=None)}") from error
 
     def step(self, batch: Batch) -> None:
         """Make a step."""
@@ -268,14 +286,18 @@ class JointTraining:
         Raises:
             FloatingPointError: The training diverges: a loss, gradient or parameter is not finite.
         """
+        loss = self._checked_loss()
+        self._loss.zero_()
+        self._reported = self.steps
+        return loss
+
+    def _checked_loss(self) -> float:
         loss = float(self._loss) / max(self.steps - self._reported, 1)
         if not (math.isfinite(loss) and self._broken == 0 and all(bool(p.isfinite().all()) for p in self._parameters)):
             raise FloatingPointError(
                 f"the training diverged before step {self.steps}: expected finite losses, gradients and parameters, "
                 f"got a mean loss of {loss}"
             )
-        self._loss.zero_()
-        self._reported = self.steps
         return loss
 
     def state_dict(self) -> dict[str, Tensor]:

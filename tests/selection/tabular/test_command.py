@@ -83,6 +83,18 @@ def test_signal_is_better_than_chance(data: Path) -> None:
     assert "permutation 3 of 3\nhalf of the rows" in result.stderr
 
 
+def test_a_score_that_is_not_defined_is_no_better_than_anything(tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame(rng.standard_normal((100, 4))).add_prefix("c")
+    frame["day"], frame["y"] = np.arange(100), rng.integers(0, 2, 100) * (np.arange(100) < 70)
+    frame.to_csv(tmp_path / "data.csv", index=False)
+    options = ["--target", "y", "--k", "1", "--time", "day", "--scoring", "roc_auc", *QUICK]
+    result = invoke(tmp_path / "data.csv", *options)
+    assert result.exit_code == 0, result.output
+    assert "the 1 kept: nan, as this score is not defined on these rows" in result.stdout
+    assert "than chance" not in result.stdout
+
+
 @pytest.mark.parametrize("kind", ["classes", "numbers", "groups", "time"])
 def test_noise_is_no_better_than_chance(tmp_path: Path, kind: str) -> None:
     """The held-out rows of noise pass for signal one time in twenty; those of this seed do not."""

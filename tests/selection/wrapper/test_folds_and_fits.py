@@ -16,7 +16,7 @@ from sklearn.exceptions import FitFailedWarning
 from sklearn.feature_selection import SequentialFeatureSelector
 from sklearn.impute import SimpleImputer
 from sklearn.linear_model import LinearRegression, LogisticRegression, Ridge
-from sklearn.model_selection import GridSearchCV, GroupKFold, KFold, LeaveOneOut
+from sklearn.model_selection import GridSearchCV, GroupKFold, KFold, LeaveOneOut, ShuffleSplit
 from sklearn.pipeline import make_pipeline
 from sklearn.tree import DecisionTreeClassifier
 
@@ -180,6 +180,35 @@ def test_a_fit_that_fails_does_not_end_the_others(how: str, message: str, number
     assert not fitted.support_[1]
     with pytest.raises((RuntimeError, TimeoutError), match=message):
         selector(Fragile(how), 1, cv=folds, timeout=timeout, error_score="raise").fit(X, y)
+
+
+@pytest.mark.parametrize("store", ["checkpoint", "warm_start"])
+def test_a_fit_that_failed_is_tried_again(store: str, numbers: Any, tmp_path: Path) -> None:
+    X, y = numbers
+    X[:, 1] = 1.0 + 1e-9 * np.arange(120)
+    X[0, 1] = X[40, 1] = X[80, 1] = 1.0
+    given = {store: tmp_path / "scores" if store == "checkpoint" else True}
+    fitted = selector(Fragile(), 1, cv=list(KFold(3).split(X)), **given)
+    with pytest.warns(FitFailedWarning, match="singular"):
+        fitted.fit(X, y)
+    with pytest.warns(FitFailedWarning, match="singular"):
+        fitted.fit(X, y)
+    with pytest.raises(RuntimeError, match="singular"):
+        fitted.set_params(error_score="raise").fit(X, y)
+
+
+@pytest.mark.parametrize("cv", [KFold(3, shuffle=True), ShuffleSplit(3)])
+def test_folds_that_are_drawn_have_the_seed_of_the_selector(cv: Any, numbers: Any, tmp_path: Path) -> None:
+    path = tmp_path / "scores"
+    first, again = (selector(k=2, cv=cv, checkpoint=path).fit(*numbers) for _ in range(2))
+    assert again.best_score_ == first.best_score_
+    with closing(sqlite3.connect(path)) as file:
+        assert file.execute("SELECT count(*) FROM searches").fetchone() == (1,)
+    assert cv.random_state is None
+    alone = selector(k=2, cv=cv, random_state=None)
+    with pytest.raises(ValueError, match=r"cv: expected one with a random_state, or one of the selector, got "):
+        clone(alone).set_params(checkpoint=tmp_path / "other").fit(*numbers)
+    assert alone.fit(*numbers).n_fits_ > 0
 
 
 def test_fits_that_all_fail_are_an_error(numbers: Any) -> None:

@@ -109,18 +109,38 @@ def test_groups_are_exchanged_as_a_whole_or_kept() -> None:
     labels = np.array([0, 0, 0, 1, 1, 1])[groups]
     differs = 0
     for _ in range(20):
-        target = shuffled(labels, groups, rng)
+        target = labels[shuffled(labels, groups, rng)]
         per_group = [set(target[groups == group]) for group in range(6)]
         assert all(len(values) == 1 for values in per_group)
         assert sorted(next(iter(values)) for values in per_group) == [0, 0, 0, 1, 1, 1]
         differs += (target != labels).any()
     assert differs > 10
     numbers = rng.standard_normal(24)
-    target = shuffled(numbers, groups, rng)
+    target = numbers[shuffled(numbers, groups, rng)]
     assert (target != numbers).any()
     for group in range(6):
         assert set(target[groups == group]) == set(numbers[groups == group])
-    assert sorted(shuffled(numbers, None, rng)) == sorted(numbers)
+    assert sorted(shuffled(numbers, None, rng)) == list(range(24))
+
+
+class Weighted(GaussianNB):  # type: ignore[misc]
+    """Knows what weight each class has."""
+
+    def fit(self, X: Any, y: Any, sample_weight: Any) -> "Weighted":
+        assert np.array_equal(sample_weight, np.where(y == 1, 4.0, 1.0))
+        super().fit(X, y, sample_weight)
+        return self
+
+
+@pytest.mark.parametrize("groups", [None, np.arange(60) // 4])
+def test_weights_go_with_the_targets(groups: Any) -> None:
+    X, _ = noise(60, 4, 0)
+    y = np.arange(60) // 4 % 3 == 1
+    weights = np.where(y, 4.0, 1.0)
+    splits = {} if groups is None else {"cv": GroupKFold(3)}
+    given = {} if groups is None else {"groups": groups}
+    fitted = selector(Weighted(), 1, n_permutations=3, **splits).fit(X, y, sample_weight=weights, **given)
+    assert len(set(fitted.null_scores_)) > 1
 
 
 def test_groups_are_split_again(numbers: Any) -> None:

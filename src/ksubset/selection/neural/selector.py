@@ -222,6 +222,7 @@ class NeuralSubsetSelector(SupportMixin, BaseEstimator):  # type: ignore[misc]
 
     def _check_data(self, data: Any, target: Any, weights: Any) -> tuple[Any, Any, NDArray[np.float64]]:
         """Data, target and weights of the rows that count."""
+        self._check_labels(data)
         data = self._check_features(data, reset=True)
         if target is None and self.__sklearn_tags__().target_tags.required:
             raise ValueError(f"y: a {self.task} requires y to be passed, but the target y is None")

@@ -1,5 +1,6 @@
 """Whether a fitted model predicts held-out rows better than chance."""
 
+import math
 from collections.abc import Callable
 from functools import wraps
 from typing import Any
@@ -26,7 +27,7 @@ def baseline(table: Table) -> Any:
 def p_value(
     table: Table, score: Callable[[Any, Any, Any], float], model: Any, rows: NDArray[np.intp], columns: Any, seed: int
 ) -> float:
-    """The share of orders of the targets, the true one included, in which the predictions score as well.
+    """The share of orders of the targets, the true one included, in which the predictions score as well; NaN of NaN.
 
     Whole groups are exchanged where their rows share a target, and else rows within groups. Where rows are in the
     order of time the targets are moved along, as neighbours may be alike.
@@ -43,9 +44,12 @@ def p_value(
     groups = None if table.groups is None else table.groups[rows]
     rng = np.random.default_rng(seed)
     own, as_good = score(answers, features, target), 1
+    if math.isnan(own):
+        return own
     for _ in range(_SHUFFLES):
-        other = np.roll(target, rng.integers(len(rows))) if table.ordered else shuffled(target, groups, rng)
-        as_good += score(answers, features, other) >= own
+        other = np.roll(target, rng.integers(len(rows))) if table.ordered else target[shuffled(target, groups, rng)]
+        # One that is not defined is as good, too.
+        as_good += not score(answers, features, other) < own
     return as_good / (1 + _SHUFFLES)
 
 

@@ -104,7 +104,8 @@ class CrossValidation:
                 continue
             score, failure = next(scores)
             self._note(failure)
-            known[key] = score
+            if failure is None:  # else a fit with more time or memory, or another error_score, would have its score
+                known[key] = score
             yield score
 
     def _note(self, failure: Exception | None) -> None:
@@ -183,6 +184,18 @@ def _fit_and_score(call: tuple[Any, ...]) -> tuple[float, Exception | None]:
         return float(limits.error_score), error
 
 
+def shuffles_anew(splitter: Any) -> bool:
+    """Whether a splitter gives other folds each time it is asked."""
+    return getattr(splitter, "random_state", 0) is None and bool(getattr(splitter, "shuffle", True))
+
+
+def with_seed(splitter: Any, seed: int) -> Any:
+    """A copy of a splitter that shuffles, with a seed."""
+    copied = copy.copy(splitter)
+    copied.random_state = seed
+    return copied
+
+
 def fresh_splitters(splitter: Any, seed: int, count: int) -> list[Any]:
     """Splitters like the given one that split otherwise, if it is of a kind that can.
 
@@ -196,8 +209,5 @@ def fresh_splitters(splitter: Any, seed: int, count: int) -> list[Any]:
     seeds = [seed + 1 + turn for turn in range(count)]
     # Splitters that shuffle have a random state, and a switch for it or none.
     if hasattr(splitter, "random_state") and getattr(splitter, "shuffle", True):
-        fresh = [copy.copy(splitter) for _ in seeds]
-        for one, own in zip(fresh, seeds, strict=True):
-            one.random_state = own
-        return fresh
+        return [with_seed(splitter, one) for one in seeds]
     return []

@@ -7,8 +7,9 @@ and the more columns, the more. Two ways tell what is there.
 scored on these. That estimates the score of the procedure on new rows. Where sizes compete, the size of a split is
 chosen by the others, so that its score has no part in the choice.
 
-**Permutation**: the same search with shuffled targets, where columns say nothing. The share of such searches whose
-best score is as good, this one included, is a p-value that is exact for exchangeable rows, however the search works.
+**Permutation**: the same search with shuffled targets, where columns say nothing; weights, and all else that has a
+value for each row, go with the targets. The share of such searches whose best score is as good, this one included, is a
+p-value that is exact for exchangeable rows, however the search works.
 """
 
 import warnings
@@ -20,6 +21,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ksubset.selection._sklearn import check_method_params
 from ksubset.selection.wrapper.problem import Found, Problem
 
 __all__ = ["crossfitted_score", "null_searches", "outer_searches", "shuffled", "smallest_within_one_standard_error"]
@@ -87,20 +89,26 @@ def null_searches(problem: Problem, count: int, seed: int) -> Iterator[Found]:
     for number in range(count):
         rng = np.random.default_rng([seed, number])
         assert problem.target is not None
-        target = shuffled(problem.target, None if groups is None else np.asarray(groups), rng)
+        order = shuffled(problem.target, None if groups is None else np.asarray(groups), rng)
+        # Weights may depend on the targets, as those that balance classes do.
+        fit_params, score_params = (
+            check_method_params(problem.data, params=params, indices=order)
+            for params in (problem.fit_params, problem.score_params)
+        )
+        other = replace(problem, target=problem.target[order], fit_params=fit_params, score_params=score_params)
         with _until_interrupted():
-            found = replace(problem, target=target).search(f"permutation {number + 1} of {count}")
+            found = other.search(f"permutation {number + 1} of {count}")
             if not found.ended:
                 yield found
                 continue
         return
 
 
-def shuffled(target: NDArray[Any], groups: NDArray[Any] | None, rng: np.random.Generator) -> NDArray[Any]:
-    """Targets in another order.
+def shuffled(target: NDArray[Any], groups: NDArray[Any] | None, rng: np.random.Generator) -> NDArray[np.intp]:
+    """Rows `(N)` whose targets come in place of those of the first, the second, and so on.
 
     Rows of one group may be alike, and so are not exchanged with those of others: targets that are the same within each
-    group go to other groups as a whole; others are exchanged within theirs.
+    group go to other groups as a whole, as the first row of theirs; others are exchanged within theirs.
 
     Arguments:
         target: `(N)` or `(N, m)`.
@@ -108,15 +116,15 @@ def shuffled(target: NDArray[Any], groups: NDArray[Any] | None, rng: np.random.G
         rng: Of the shuffling.
     """
     if groups is None:
-        return target[rng.permutation(len(target))]
+        return rng.permutation(len(target))
     _, first, places = np.unique(groups, return_index=True, return_inverse=True)
     if (target == target[first][places]).all():
-        return target[first][rng.permutation(len(first))][places]
+        return first[rng.permutation(len(first))][places]
     order = np.arange(len(target))
     for group in range(len(first)):
         rows = np.flatnonzero(places == group)
         order[rows] = rng.permutation(rows)
-    return target[order]
+    return order
 
 
 @contextmanager

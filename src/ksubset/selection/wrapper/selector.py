@@ -25,7 +25,7 @@ from ksubset.selection.substitutes import Substitute, substitutes
 from ksubset.selection.wrapper import results
 from ksubset.selection.wrapper.cache import ScoreStore
 from ksubset.selection.wrapper.delegation import DelegatingMixin, classifies, tags_of
-from ksubset.selection.wrapper.evaluation import FitLimits
+from ksubset.selection.wrapper.evaluation import FitLimits, shuffles_anew, with_seed
 from ksubset.selection.wrapper.honest import (
     crossfitted_score,
     null_searches,
@@ -86,7 +86,8 @@ class KSubsetSelector(DelegatingMixin, MetaEstimatorMixin, BaseEstimator):  # ty
             fit with the same data, estimator, scoring, folds, metadata and random_state takes what is there instead of
             fitting models again, and so resumes; sizes, columns and `max_evaluations` may change. One file serves many
             fits, of other data, too, as of `cross_val_score`, and of several processes at a time. Functions, as of
-            `scoring`, are told apart by their names, and need one.
+            `scoring`, are told apart by their names, and need one; `column_params` is not told apart. A fit that failed
+            is tried again.
         warm_start: Whether every score is kept in memory, so that the next `fit` resumes as from a
             `checkpoint`: more sizes, or a larger `max_evaluations`, cost what was not scored yet. With other data,
             estimator, scoring, folds, metadata or random_state it starts afresh. If random_state is None, the seed of
@@ -95,7 +96,7 @@ class KSubsetSelector(DelegatingMixin, MetaEstimatorMixin, BaseEstimator):  # ty
             again without the test rows of each split, and `score_` is of these. None is the splitter of `cv` for
             "auto", which chooses a size by these scores, unless `cv` is an iterable of splits; and none otherwise.
         n_permutations: Searches with shuffled targets, for `null_scores_` and `p_value_`; of groups, whole groups are
-            exchanged where they have one target each, and else rows within them.
+            exchanged where they have one target each, and else rows within them. Weights go with the targets.
 
     Attributes:
         support_: `(n)`, boolean, the columns that are kept.
@@ -291,12 +292,16 @@ class KSubsetSelector(DelegatingMixin, MetaEstimatorMixin, BaseEstimator):  # ty
         if self.n_permutations and target is None:
             raise ValueError(f"n_permutations: expected 0 without targets, got {self.n_permutations}")
         fit_params, score_params, split_params = self._routed(params)
+        drawn = seed_of(self.random_state)
         splitter = check_cv(self.cv, target, classifier=classifies(self.estimator))
+        if shuffles_anew(splitter):
+            if self.checkpoint is not None and self.random_state is None:
+                raise ValueError(f"cv: expected one with a random_state, or one of the selector, got {self.cv!r}")
+            splitter = with_seed(splitter, drawn)
         outer = self._outer_splits(data, target, splitter, split_params)
         groups, sizes = self._groups(data)
         if isinstance(self.scoring, list | tuple | set | dict):
             raise TypeError(f"scoring: expected one scorer, or its name, got {self.scoring!r}")
-        drawn = seed_of(self.random_state)
         problem = Problem(
             estimator=self.estimator, scoring=self.scoring, scorer=check_scoring(self.estimator, scoring=self.scoring),
             splitter=splitter, data=data, target=target, groups=groups, sizes=sizes, fit_params=fit_params,
@@ -321,6 +326,7 @@ class KSubsetSelector(DelegatingMixin, MetaEstimatorMixin, BaseEstimator):  # ty
         return FitLimits(self.timeout, self.error_score)
 
     def _check_data(self, data: Any, target: Any) -> tuple[Any, Any]:
+        self._check_labels(data)
         data = self._check_features(data, reset=True)
         if target is None:
             tags = tags_of(self.estimator)
