@@ -9,8 +9,11 @@ import torch
 from torch import Generator, Tensor, nn
 
 from ksubset.distributions import SubsetDistribution
+from ksubset.numerics.checks import inside_transform
 
 __all__ = ["Estimator", "differentiate", "expectation", "positive"]
+
+_CUT = "the losses that f returned do not depend on the subsets through differentiable operations"
 
 
 class Estimator(nn.Module):
@@ -76,6 +79,8 @@ class Estimator(nn.Module):
         loss = f(sample)
         if self.needs_gradient and sample.requires_grad:
             self.require_gradient(loss)
+            if not (torch.compiler.is_compiling() or inside_transform() or _comes_from(loss, sample)):
+                raise ValueError(_CUT)
         return self.surrogate(loss, sample, dist).mean(0)
 
     def require_gradient(self, loss: Tensor) -> None:
@@ -128,8 +133,23 @@ def differentiate(f: Callable[[Tensor], Tensor], at: Tensor) -> tuple[Tensor, Te
         )
     (gradient,) = torch.autograd.grad(loss.sum(), at, retain_graph=True, allow_unused=True)
     if gradient is None:
-        raise ValueError("the losses that f returned do not depend on the subsets through differentiable operations")
+        raise ValueError(_CUT)
     return loss, gradient
+
+
+def _comes_from(result: Tensor, start: Tensor) -> bool:
+    """Whether a graph leads from a result back to where it started."""
+    end = torch.autograd.graph.get_gradient_edge(start).node
+    seen, waiting = {result.grad_fn}, [result.grad_fn]
+    while waiting:
+        node = waiting.pop()
+        if node == end:
+            return True
+        for before, _ in () if node is None else node.next_functions:
+            if before not in seen:
+                seen.add(before)
+                waiting.append(before)
+    return False
 
 
 def expectation(

@@ -62,7 +62,7 @@ class StochasticGates(Estimator):
         return dist.from_rows(drawn).to(dist.logits.dtype)
 
     def _gates(self, logits: Tensor, k: int | Tensor, num_samples: int, generator: Generator | None) -> Tensor:
-        free = logits.isfinite()
+        free = ~logits.isinf()
         included = logits.isposinf()
         # Infinite logits fix their items, which leaves the rest to the others.
         number = (sizes(k, logits) - included.sum(-1))[..., None].double()

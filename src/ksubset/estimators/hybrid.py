@@ -294,7 +294,7 @@ class Hybrid(Estimator):
         score = (advantage[..., None] * (sample - mean.detach())).mean(0)
         path = scale[..., None] * slope.expand(sample.shape).mean(0)
         # Infinite logits fix their items: they have no score, and inf - inf must not enter the sum.
-        free = torch.where(dist.logits.isfinite(), dist.logits, 0.0).to(dtype)
+        free = torch.where(dist.logits.isinf(), 0.0, dist.logits).to(dtype)
         parts = score * (free - free.detach()) + path * (mean - mean.detach())
         return parts.sum(-1).to(loss.dtype)
 

@@ -99,7 +99,7 @@ class IMLE(Estimator):
         target = dist.from_rows([top_k(perturbed(w, noise, k), k) for (w, k), noise in zip(moved, noises, strict=True)])
         # A gradient that is no number sorts like one; it must not pass for a step.
         direction = (sample - target) / self.beta + 0.0 * gradient
-        free = torch.where(dist.logits.isfinite(), dist.logits, 0.0)
+        free = torch.where(dist.logits.isinf(), 0.0, dist.logits)
         return (loss + (direction * (free - free.detach())).sum(-1).to(loss.dtype)).mean(0)
 
     def _noise(self, logits: Tensor, k: int | Tensor, generator: Generator | None) -> Tensor:

@@ -72,7 +72,7 @@ class NCPSS(Estimator):
         return dist.from_rows(drawn).to(dist.logits.dtype)
 
     def _draw(self, logits: Tensor, k: int | Tensor, num_samples: int, generator: Generator | None) -> Tensor:
-        free, included = logits.isfinite(), logits.isposinf()
+        free, included = ~logits.isinf(), logits.isposinf()
         size = sizes(k, logits) if self.size is None else _checked(self.size, logits)
         # Infinite logits fix their items, which leaves the rest to the others.
         open_places = (size.double() - included.sum(-1))[..., None]

@@ -68,8 +68,9 @@ class LeaveOneOut(Estimator):
         dtype = torch.promote_types(loss.dtype, torch.float32)
         wide = loss.detach().to(dtype)
         advantage = (wide - wide.mean(0)) * (len(loss) / (len(loss) - 1))
-        # Infinite logits fix their items: they have no score, and inf * 0 must not enter the sum.
-        free = torch.where(dist.logits.isfinite(), dist.logits, 0.0)
+        # Infinite logits fix their items: they have no score, and inf * 0 must not enter the sum. One that is no number
+        # stays, as it must not pass for a score of 0.
+        free = torch.where(dist.logits.isinf(), 0.0, dist.logits)
         free = free.to(torch.promote_types(free.dtype, torch.float32))
         # Its value is 0, whatever the size of the logits.
         score = (sample.to(free.dtype) * (free - free.detach())).sum(-1)

@@ -88,7 +88,7 @@ def relaxed_top_k(keys: Tensor, k: int | Tensor, temperature: float) -> Tensor:
     certain = keys.isposinf()
     open_places = sizes(k, keys)[..., None] - certain.sum(-1, keepdim=True)
     # A finite floor instead of -inf: a row without candidates must have a softmax, though none of it is used.
-    finite = torch.where(keys.isfinite(), keys, torch.finfo(keys.dtype).min / 16)
+    finite = torch.where(keys.isinf(), torch.finfo(keys.dtype).min / 16, keys)
     places = largest_size(k, keys.shape[-1])
     # An empty subset has a gradient too: zero.
     chosen = _SuccessiveSoftmax.apply(finite, open_places, places, temperature)[0] if places else 0.0 * finite
@@ -153,7 +153,7 @@ def remaining_top_k(keys: Tensor, k: int | Tensor, temperature: float) -> Tensor
     floor = torch.finfo(keys.dtype).min / 16
     certain = keys.isposinf()
     open_places = sizes(k, keys)[..., None] - certain.sum(-1, keepdim=True)
-    keys = torch.where(keys.isfinite(), keys, floor)
+    keys = torch.where(keys.isinf(), floor, keys)
     best, items = keys.topk(largest_size(k, keys.shape[-1]), dim=-1)
     rest = keys.scatter(-1, items, floor)
     origin = rest.detach().amax(-1, keepdim=True)

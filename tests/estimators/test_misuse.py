@@ -1,0 +1,41 @@
+"""What would train nothing, and say nothing of it."""
+
+from collections.abc import Callable
+
+import pytest
+import torch
+from makers import MAKERS
+from torch import Tensor, nn
+
+from ksubset import Estimator, KSubset, expectation
+
+COSTS = torch.arange(5.0)
+
+
+def through(cut: Callable[[Tensor], Tensor]) -> Callable[[Tensor], Tensor]:
+    network = nn.Linear(5, 1)
+    return lambda z: network(cut(z)).squeeze(-1).square()
+
+
+@pytest.mark.parametrize("name", MAKERS)
+@pytest.mark.parametrize("cut", [Tensor.detach, lambda z: (z > 0.5).float()], ids=["detached", "compared"])
+def test_a_gradient_that_is_cut_before_the_network(name: str, cut: Callable[[Tensor], Tensor]) -> None:
+    """The network has a gradient, and so have the losses, but none for the subsets."""
+    estimator: Estimator = MAKERS[name]()
+    logits = torch.zeros(5, requires_grad=True)
+    if not estimator.needs_gradient:
+        expectation(through(cut), KSubset(2, logits), estimator, 4).backward()
+        assert logits.grad is not None
+        return
+    with pytest.raises(ValueError, match="do not depend on the subsets through differentiable operations"):
+        expectation(through(cut), KSubset(2, logits), estimator, 4)
+    expectation(through(lambda z: z), KSubset(2, logits), estimator, 4).backward()
+    assert logits.grad is not None
+
+
+@pytest.mark.parametrize("name", MAKERS)
+def test_logits_that_are_no_numbers_show_where_nothing_is_checked(name: str) -> None:
+    logits = torch.tensor([torch.nan, 1.0, 2.0, 3.0, 0.0], requires_grad=True)
+    dist = KSubset(2, logits, validate_args=False)
+    loss = expectation(lambda z: (z @ COSTS).square(), dist, MAKERS[name](), 4)
+    assert loss.isnan()
