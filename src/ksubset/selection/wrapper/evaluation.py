@@ -103,17 +103,18 @@ class CrossValidation:
                 yield known[key]
                 continue
             score, failure = next(scores)
-            self._note(failure)
+            self._note(failure, known)
             if failure is None:  # else a fit with more time or memory, or another error_score, would have its score
                 known[key] = score
             yield score
 
-    def _note(self, failure: Exception | None) -> None:
+    def _note(self, failure: Exception | None, known: Mapping[Key, float]) -> None:
         self.num_fits += 1
         if failure is None:
             return
         self.failures.append(failure)
-        if len(self.failures) == self.num_fits == _HOPELESS:
+        # A resumed search tries again what failed, and knows fits that did not.
+        if len(self.failures) == self.num_fits == _HOPELESS and not known:
             failure.add_note(f"So the first {_HOPELESS} fits have all failed.")
             raise failure
 
