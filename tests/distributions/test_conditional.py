@@ -497,9 +497,9 @@ def test_a_distribution_of_ones_own() -> None:
 
 def test_logits_on_the_cpu_where_another_device_is_the_default() -> None:
     """What is made on the way is made where the logits are; meta stands for a device that there is everywhere."""
-    logits, groups = torch.randn(2, N), torch.tensor([0, 0, 1, 1, 1, 2])
+    logits, groups, k = torch.randn(2, N), torch.tensor([0, 0, 1, 1, 1, 2]), torch.tensor([1, 2, 0])
     with torch.device("meta"):
-        for dist in (KSubset(2, logits), PartitionedKSubset(groups, torch.tensor([1, 2, 0]), logits)):
+        for dist in (KSubset(2, logits), PartitionedKSubset(groups, k, logits)):
             assert (dist.sample((4,)).sum(-1) == (2 if isinstance(dist, KSubset) else 3)).all()
             assert dist.mean.isfinite().all()
             assert dist.mode.device.type == "cpu"
