@@ -187,7 +187,12 @@ def _fit_and_score(call: tuple[Any, ...]) -> tuple[float, Exception | None]:
 
 def shuffles_anew(splitter: Any) -> bool:
     """Whether a splitter gives other folds each time it is asked."""
-    return getattr(splitter, "random_state", 0) is None and bool(getattr(splitter, "shuffle", True))
+    return _shuffles(splitter) and splitter.random_state is None
+
+
+def _shuffles(splitter: Any) -> bool:
+    # Splitters that shuffle have a random state, and a switch for it or none.
+    return hasattr(splitter, "random_state") and bool(getattr(splitter, "shuffle", True))
 
 
 def with_seed(splitter: Any, seed: int) -> Any:
@@ -208,7 +213,6 @@ def fresh_splitters(splitter: Any, seed: int, count: int) -> list[Any]:
         count: How many.
     """
     seeds = [seed + 1 + turn for turn in range(count)]
-    # Splitters that shuffle have a random state, and a switch for it or none.
-    if hasattr(splitter, "random_state") and getattr(splitter, "shuffle", True):
+    if _shuffles(splitter):
         return [with_seed(splitter, one) for one in seeds]
     return []
