@@ -386,6 +386,15 @@ def test_a_million_items_in_under_a_second(what: str, one_thread: None) -> None:
             ValueError,
             "above -inf must be at least k in row 0, got 0",
         ),
+        (lambda: AtMostKSubset(2, torch.zeros(4)).sample(5), TypeError, "integers such as (5,), got 5"),
+        (lambda: AtMostKSubset(2, torch.zeros(4)).sample((2, -1)), ValueError, "no negative entry, got (2, -1)"),
+        (lambda: AtMostKSubset(2, torch.zeros(4)).sample_indices((0.5,)), TypeError, "sample_shape must be a sequence"),
+        (lambda: AtMostKSubset(2, torch.zeros(4)).expand(5), TypeError, "batch_shape must be a sequence of integers"),
+        (lambda: AtMostKSubset(2, torch.zeros(3, 4)).expand((4,)), ValueError, "(3,) expands to, got (4,)"),
+        (lambda: AtMostKSubset(2, torch.zeros(3, 4)).expand(()), ValueError, "(3,) expands to, got ()"),
+        (lambda: AtMostKSubset(2, torch.zeros(3, 4)).expand((2, -1)), ValueError, "no negative entry, got (2, -1)"),
+        (lambda: KSubset(2, torch.zeros(4)).sample_distinct(-1), ValueError, "num_samples must be 0 or more, got -1"),
+        (lambda: KSubset(2, torch.zeros(4)).sample_distinct(1.5), TypeError, "num_samples must be an integer, got 1.5"),
     ],
 )
 def test_wrong_arguments(make: Callable[[], object], error: type[Exception], message: str) -> None:

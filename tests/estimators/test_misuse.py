@@ -1,13 +1,14 @@
-"""What would train nothing, and say nothing of it."""
+"""Functions that are no losses, and what would train nothing and say nothing of it."""
 
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 import torch
 from makers import MAKERS
 from torch import Tensor, nn
 
-from ksubset import Estimator, KSubset, expectation
+from ksubset import Estimator, GumbelTopK, KSubset, LeaveOneOut, expectation
 
 COSTS = torch.arange(5.0)
 
@@ -39,3 +40,22 @@ def test_logits_that_are_no_numbers_show_where_nothing_is_checked(name: str) -> 
     dist = KSubset(2, logits, validate_args=False)
     loss = expectation(lambda z: (z @ COSTS).square(), dist, MAKERS[name](), 4)
     assert loss.isnan()
+
+
+@pytest.mark.parametrize(
+    ("result", "named"),
+    [
+        (lambda z: None, "NoneType"),
+        (lambda z: {"loss": z.sum(-1)}, "dict"),
+        (lambda z: (z.sum(-1), 0.5), "tuple"),
+        (lambda z: [None] * 4, "list"),
+    ],
+)
+def test_what_is_no_loss(result: Callable[[Tensor], Any], named: str) -> None:
+    with pytest.raises(TypeError, match=f"f must return losses, as a tensor, an array or numbers, got {named}"):
+        expectation(result, KSubset(2, torch.zeros(5)), LeaveOneOut(), 4)
+
+
+def test_a_flag_that_is_none() -> None:
+    with pytest.raises(TypeError, match="straight_through must be a bool, got 'False'"):
+        GumbelTopK(0.5, "False")  # type: ignore[arg-type]

@@ -2,6 +2,7 @@
 
 import itertools
 import math
+import re
 import threading
 import time
 import tracemalloc
@@ -196,6 +197,19 @@ def test_almost_all_items(n: int, k: int, evaluations: int) -> None:
 def test_what_cannot_be_is_named(asked: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         minimize(len, 4, 2, **asked)
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [{"always": 3}, {"exclude": "3"}, {"groups": 3}, {"constraints": AtMost(1, [0, 1])}, {"initial": 3}],
+    ids=lambda asked: next(iter(asked)),
+)
+def test_one_where_several_are_expected(asked: dict[str, Any]) -> None:
+    (name,) = asked
+    with pytest.raises(TypeError, match=f"{name}: expected a sequence, got {re.escape(repr(asked[name]))}"):
+        minimize(len, 4, 2, **asked)
+    with pytest.raises(TypeError, match=f"{name}: expected a sequence, got"):
+        Search(4, 2, **asked)
 
 
 @pytest.mark.parametrize("cost", [-1.0, np.nan, np.inf])

@@ -119,8 +119,10 @@ def test_what_is_no_design() -> None:
             SamplingDesign.from_sizes(sizes, k)
     with pytest.raises(TypeError, match="k must be an integer"):
         SamplingDesign.from_sizes([1, 2], 1.5)  # type: ignore[arg-type]
-    with pytest.raises(ValueError, match="integer"):
+    with pytest.raises(ValueError, match=r"inclusion_probabilities must have an integer sum, at least 1, got 1\.1"):
         SamplingDesign([0.5, 0.6])
+    with pytest.raises(ValueError, match=r"inclusion_probabilities must lie in \[0, 1\], got -0\.5 to 1\.5"):
+        SamplingDesign([-0.5, 1.5])
     with pytest.raises(ValueError, match="at least 1, got 0"):
         SamplingDesign([0.0, 0.0])
     design = SamplingDesign([0.0, 1.0, 0.5, 0.5])

@@ -308,6 +308,13 @@ def test_plans_that_are_no_plan(change: dict[str, Any], message: str) -> None:
         start(**change)
 
 
+def test_what_is_of_another_kind() -> None:
+    with pytest.raises(TypeError, match=r"rounds must be an integer, got 2\.5"):
+        start(rounds=2.5)
+    with pytest.raises(TypeError, match=r"inputs must be a tuple, such as \(x,\), got Tensor"):
+        Batch(torch.sum, inputs=(torch.zeros(3)))  # type: ignore[arg-type]
+
+
 def test_arguments_that_do_not_fit() -> None:
     plan = Plan(1, selector={}, network={})
     for estimator in (LeaveOneOut, None):

@@ -42,6 +42,9 @@ class SubsetDistribution(Distribution, abc.ABC):
             sample_shape: Shape of the samples.
             generator: Of the random numbers; by default torch's own.
 
+        Raises:
+            TypeError, ValueError: `sample_shape` is no sequence of integers, or has a negative one.
+
         Shapes:
             -> `(*sample_shape, *B, n)`.
         """
@@ -66,7 +69,8 @@ class SubsetDistribution(Distribution, abc.ABC):
             generator: Of the random numbers; by default torch's own.
 
         Raises:
-            ValueError: A row has fewer than S subsets.
+            TypeError: `num_samples` is no integer.
+            ValueError: It is negative, or a row has fewer than S subsets.
 
         Shapes:
             -> `(S, *B, n)`, of the logits' dtype.

@@ -12,7 +12,7 @@ from torch.distributions.utils import lazy_property
 
 from ksubset.distributions.base import SubsetDistribution
 from ksubset.distributions.parts import Part, gathered, sized
-from ksubset.numerics.checks import check_feasible
+from ksubset.numerics.checks import check_feasible, check_shape
 from ksubset.numerics.distinct import sample_distinct
 from ksubset.numerics.encoding import ascending
 from ksubset.numerics.inversion import SamplingTable, sampling_table
@@ -115,7 +115,15 @@ class ConditionalBernoulli(SubsetDistribution):
 
     def expand(self, batch_shape: Any, _instance: Any = None) -> Any:
         new = self._get_checked_instance(type(self), _instance)
-        batch_shape = Size(batch_shape)
+        batch_shape = check_shape("batch_shape", batch_shape)
+        try:
+            fits = torch.broadcast_shapes(self.batch_shape, batch_shape) == batch_shape
+        except RuntimeError:
+            fits = False
+        if not fits:
+            raise ValueError(
+                f"batch_shape must be one that {tuple(self.batch_shape)} expands to, got {tuple(batch_shape)}"
+            )
         for name in {"k", "low", "groups"} & self.__dict__.keys():
             value = getattr(self, name)
             of_batch = isinstance(value, Tensor) and self._parts[0].items is None
@@ -200,7 +208,7 @@ class ConditionalBernoulli(SubsetDistribution):
 
     def _repeated(self, sample_shape: Any, draw: Any) -> Tensor:
         """Samples `(*sample_shape, *B, K)` by draws `(number, *root's B, K)`: rows that `expand` repeats are draws."""
-        sample_shape = Size(sample_shape)
+        sample_shape = check_shape("sample_shape", sample_shape)
         if self._base is None:
             drawn = draw(math.prod(sample_shape))
             return drawn.reshape(*sample_shape, *self.batch_shape, drawn.shape[-1])  # type: ignore[no-any-return]

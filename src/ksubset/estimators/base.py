@@ -206,11 +206,15 @@ def expectation(
 
 def _losses(result: Any, sample: Tensor) -> Tensor:
     """What f returned, as losses of the sample's device and of a floating-point type."""
-    if isinstance(result, list | tuple) and any(isinstance(item, Tensor) for item in result):
-        result = torch.stack([torch.as_tensor(item, device=sample.device) for item in result])
-    # Python's numbers are doubles, and torch would make single precision of them.
-    dtype = None if hasattr(result, "dtype") else torch.float64
-    loss = torch.as_tensor(result, dtype=dtype, device=sample.device)
+    try:
+        if isinstance(result, list | tuple) and any(isinstance(item, Tensor) for item in result):
+            result = torch.stack([torch.as_tensor(item, device=sample.device) for item in result])
+        # Python's numbers are doubles, and torch would make single precision of them.
+        dtype = None if hasattr(result, "dtype") else torch.float64
+        loss = torch.as_tensor(result, dtype=dtype, device=sample.device)
+    except (TypeError, ValueError, RuntimeError) as error:
+        what = type(result).__name__
+        raise TypeError(f"f must return losses, as a tensor, an array or numbers, got {what} ({error})") from error
     if loss.is_complex():
         raise TypeError(f"f must return real losses, got {loss.dtype}")
     if not loss.is_floating_point():

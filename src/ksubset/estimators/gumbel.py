@@ -26,7 +26,7 @@ class GumbelTopK(Estimator):
         straight_through: Whether to return exactly k-hot samples, the k largest keys, with the relaxed gradient.
 
     Raises:
-        TypeError: The temperature is no number; a tensor, which could only be confused with a batch, is none.
+        TypeError: The temperature is no number, as which no tensor counts, or `straight_through` is no bool.
         ValueError: The temperature is not positive or not finite.
 
     Example:
@@ -44,6 +44,8 @@ class GumbelTopK(Estimator):
     def __init__(self, temperature: float, straight_through: bool = False) -> None:
         super().__init__()
         self.temperature: float = positive("temperature", temperature)
+        if not isinstance(straight_through, bool):
+            raise TypeError(f"straight_through must be a bool, got {straight_through!r}")
         self.straight_through: bool = straight_through
 
     def extra_repr(self) -> str:

@@ -2,12 +2,12 @@
 
 import numbers
 from collections.abc import Callable
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import torch
-from torch import Tensor
+from torch import Size, Tensor
 
-__all__ = ["all_known", "check_feasible", "check_size", "inside_transform", "read"]
+__all__ = ["all_known", "check_feasible", "check_shape", "check_size", "inside_transform", "read"]
 
 T = TypeVar("T")
 
@@ -31,6 +31,22 @@ def read(value: Callable[[], T]) -> T | None:
         if "vmap" in str(error):
             return None
         raise
+
+
+def check_shape(name: str, shape: Any) -> Size:
+    """The shape that was given.
+
+    Raises:
+        TypeError: It is no sequence of integers.
+        ValueError: An entry is negative.
+    """
+    try:
+        checked = Size(shape)
+    except TypeError:
+        raise TypeError(f"{name} must be a sequence of integers such as (5,), got {shape!r}") from None
+    if any(size < 0 for size in checked):
+        raise ValueError(f"{name} must have no negative entry, got {tuple(checked)}")
+    return checked
 
 
 def check_size(logits: Tensor, k: int | Tensor, name: str = "logits", size: str = "k") -> None:

@@ -14,6 +14,7 @@ https://arxiv.org/abs/1903.06059, told with times, whose negative logarithms are
 """
 
 import math
+import numbers
 from collections.abc import Sequence
 
 import torch
@@ -41,11 +42,16 @@ def sample_distinct(
         generator: Of the random numbers; by default torch's own.
 
     Raises:
-        ValueError: A set has fewer than S subsets.
+        TypeError: `num_samples` is no integer.
+        ValueError: It is negative, or a set has fewer than S subsets.
 
     Shapes:
         -> `(C, S, n)` for each stage, boolean.
     """
+    if isinstance(num_samples, bool) or not isinstance(num_samples, numbers.Integral):
+        raise TypeError(f"num_samples must be an integer, got {num_samples!r}")
+    if num_samples < 0:
+        raise ValueError(f"num_samples must be 0 or more, got {num_samples}")
     # Their number from logarithms, as it is beyond all floats; those of an integer are far from those of the next.
     choices = sum(_log_choices(table)[rows] for table, rows in stages)
     if isinstance(choices, Tensor) and all_known(choices > math.log(max(num_samples - 0.5, 0.5))) is False:

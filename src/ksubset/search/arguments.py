@@ -8,16 +8,24 @@ import numpy as np
 from numpy.typing import NDArray
 
 __all__ = [
-    "check_integer", "check_items", "check_nonnegative", "check_positive", "is_integer", "listed_callbacks", "notify",
+    "check_integer", "check_items", "check_nonnegative", "check_positive", "is_integer", "listed",
+    "listed_callbacks", "notify",
 ]  # fmt: skip
+
+
+def listed(name: str, values: Any) -> list[Any]:
+    """Several values as a list; a TypeError for one alone, such as an item where items are expected."""
+    if isinstance(values, str) or not isinstance(values, Iterable):
+        raise TypeError(f"{name}: expected a sequence, got {values!r}")
+    return list(values)
 
 
 def listed_callbacks(callbacks: Any) -> list[Callable[[Any], Any]]:
     """None, a function or several, as a list; a TypeError for anything else."""
-    listed = [] if callbacks is None else [callbacks] if callable(callbacks) else callbacks
-    if not isinstance(listed, Sequence) or not all(map(callable, listed)):
+    functions = [] if callbacks is None else [callbacks] if callable(callbacks) else callbacks
+    if not isinstance(functions, Sequence) or not all(map(callable, functions)):
         raise TypeError(f"callbacks: expected a function or a sequence of functions, got {callbacks!r}")
-    return list(listed)
+    return list(functions)
 
 
 def notify(callbacks: Sequence[Callable[[Any], Any]], progress: Any) -> bool:
@@ -60,13 +68,13 @@ def check_nonnegative(name: str, value: Any) -> float:
 
 def check_items(name: str, items: Iterable[Any], num_items: int) -> NDArray[np.int64]:
     """Distinct indices of items, ascending; else a TypeError or ValueError."""
-    listed = list(items)
-    for item in listed:
+    given = listed(name, items)
+    for item in given:
         if not is_integer(item):
             raise TypeError(f"{name}: expected indices of items, got {item!r}")
         if not 0 <= item < num_items:
             raise ValueError(f"{name}: expected indices from 0 to {num_items - 1}, got {item}")
-    result = np.unique(np.array(listed, dtype=np.int64))
-    if len(result) < len(listed):
-        raise ValueError(f"{name}: expected distinct items, got {listed}")
+    result = np.unique(np.array(given, dtype=np.int64))
+    if len(result) < len(given):
+        raise ValueError(f"{name}: expected distinct items, got {given}")
     return result

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ksubset._support.identity import digests
-from ksubset.search.arguments import check_integer, check_positive, is_integer, listed_callbacks, notify
+from ksubset.search.arguments import check_integer, check_positive, is_integer, listed, listed_callbacks, notify
 from ksubset.search.checkpoint import Checkpoint, identity_of
 from ksubset.search.constraints import Constraint
 from ksubset.search.objective import Objective
@@ -114,7 +114,16 @@ def minimize(
     if limit is None and max_seconds is None and patience is None:
         raise ValueError("max_evaluations: expected a number where neither max_seconds nor patience is given, got None")
     called = listed_callbacks(callbacks)
-    problem = (n, k, noisy, list(always), list(exclude), groups, list(constraints), initial)
+    problem = (
+        n,
+        k,
+        noisy,
+        listed("always", always),
+        listed("exclude", exclude),
+        groups,
+        listed("constraints", constraints),
+        initial,
+    )
     seed: Any = random_state
     keep = None
     if checkpoint is not None:

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ksubset.search.arguments import check_integer
+from ksubset.search.arguments import check_integer, listed
 from ksubset.search.constraints import Constraint
 from ksubset.search.objective import ENCODINGS, encoded, numbers
 from ksubset.search.results import SearchProgress, SearchResult, result_of
@@ -60,7 +60,7 @@ class Search:
         limit = None if max_evaluations is None else check_integer("max_evaluations", max_evaluations, 1)
         self.state = SearchState(self.space, np.random.default_rng(random_state), limit, noisy=noisy)
         given = {} if initial is None else initial
-        pairs = given.items() if isinstance(given, Mapping) else [(subset, None) for subset in given]
+        pairs = given.items() if isinstance(given, Mapping) else [(subset, None) for subset in listed("initial", given)]
         for subset, value in pairs:
             point = self.space.point("initial", subset)
             if value is None:

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import coo_array, csr_array, vstack
 
-from ksubset.search.arguments import check_integer, check_items
+from ksubset.search.arguments import check_integer, check_items, listed
 from ksubset.search.constraints import Constraint, Inequalities
 from ksubset.search.feasibility import Part, conflict, excessive, solve, widened
 
@@ -106,15 +106,16 @@ class SearchSpace:
         self._sizes = np.array([len(items) for items in self.units])
 
     def _units(self, groups: Sequence[Iterable[int]] | None) -> list[NDArray[np.int64]]:
-        listed = [check_items(f"groups[{place}]", group, self.num_items) for place, group in enumerate(groups or ())]
-        grouped = np.concatenate([np.zeros(0, dtype=np.int64), *listed])
-        if any(len(group) == 0 for group in listed):
+        given = [] if groups is None else listed("groups", groups)
+        checked = [check_items(f"groups[{place}]", group, self.num_items) for place, group in enumerate(given)]
+        grouped = np.concatenate([np.zeros(0, dtype=np.int64), *checked])
+        if any(len(group) == 0 for group in checked):
             raise ValueError("groups: expected at least one item in each, got an empty one")
         items, times = np.unique(grouped, return_counts=True)
         if (times > 1).any():
             raise ValueError(f"groups: expected no overlap, got {items[times > 1].tolist()} in several")
         alone = np.setdiff1d(np.arange(self.num_items), grouped)
-        return sorted([*listed, *alone[:, None]], key=lambda unit: int(unit[0]))
+        return sorted([*checked, *alone[:, None]], key=lambda unit: int(unit[0]))
 
     def _chosen(self, name: str, items: Iterable[int]) -> NDArray[np.bool_]:
         chosen = np.zeros(len(self.units), dtype=bool)
@@ -122,7 +123,8 @@ class SearchSpace:
         return chosen
 
     def _checked(self, constraints: Sequence[Constraint]) -> list[Part]:
-        if not isinstance(constraints, Sequence) or not all(isinstance(one, Constraint) for one in constraints):
+        given = listed("constraints", constraints)
+        if not all(isinstance(one, Constraint) for one in given):
             raise TypeError(f"constraints: expected a sequence of constraints, got {constraints!r}")
         to_units = coo_array(
             (np.ones(self.num_items), (np.arange(self.num_items), self._unit_of)),
@@ -130,7 +132,7 @@ class SearchSpace:
         ).tocsr()
         most = self.size * max(map(len, self.units))
         parts = []
-        for place, constraint in enumerate(constraints):
+        for place, constraint in enumerate(given):
             rows = constraint.inequalities(self.num_items)
             rows = widened(Inequalities((rows.matrix @ to_units).tocsr(), rows.low, rows.high), most)
             parts.append(Part(f"constraints[{place}] = {constraint}", rows))

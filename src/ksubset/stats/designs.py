@@ -72,9 +72,12 @@ class SamplingDesign:
     def __init__(self, inclusion_probabilities: Any) -> None:
         given = np.asarray(inclusion_probabilities)
         values = numbers(given, "inclusion_probabilities", given.size)
+        if not ((values >= 0) & (values <= 1)).all():
+            raise ValueError(f"inclusion_probabilities must lie in [0, 1], got {values.min():g} to {values.max():g}")
+        total = values.sum()
+        if abs(total - round(total)) > 1e-5 or round(total) < 1:
+            raise ValueError(f"inclusion_probabilities must have an integer sum, at least 1, got {total:g}")
         self._distribution = KSubset.from_marginals(torch.from_numpy(values.copy()))
-        if int(self._distribution.k) < 1:
-            raise ValueError(f"inclusion_probabilities must have a sum of at least 1, got {values.sum():g}")
         self.inclusion_probabilities: Array = self._distribution.mean.numpy()
         self.k = int(self._distribution.k)
 

@@ -4,7 +4,6 @@ import dataclasses
 import math
 import operator
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
 from typing import Any
 
 import torch
@@ -14,95 +13,10 @@ from torch.optim import Optimizer
 from ksubset._support.identity import digests
 from ksubset.distributions import SubsetDistribution
 from ksubset.estimators import Estimator, expectation
-from ksubset.schedules import Schedule
+from ksubset.training.plan import Batch, Plan
 from ksubset.training.rng import get_random_state, set_random_state
 
-__all__ = ["Batch", "JointTraining", "Plan"]
-
-
-@dataclass(frozen=True)
-class Plan:
-    """How to train. Learning rates, sizes and the progress of the estimator change from round to round.
-
-    Arguments:
-        rounds: Rounds R of the training.
-        selector, network: Settings of the optimizer for the parameters of the selector (and of the estimator, if it has
-            any), and for those of the network, such as `{"lr": 1e-2}`.
-        num_samples: Subsets S in a step, of each row where rows have their own.
-        steps_per_round: Steps of the optimizer in a round.
-        selecting: Rounds of the first phase, which trains both; after it the network alone is trained, on the likeliest
-            subsets. By default all.
-        tuning: Settings of the optimizer that replace the network's in that second phase.
-        size: Of the subsets, over the progress of the selection, to the `k` of the selector, its default throughout.
-        annealing: Rounds until the progress is 1, where schedules end; by default it is so in the last round of the
-            selection.
-        cosine: Whether learning rates fall to 0 along a cosine, the selector's over the selection, the network's over
-            all rounds; else they stay.
-        optimizer: Class of the optimizer, one that takes `fused`.
-        seed: Of the generator of the batches.
-
-    Raises:
-        ValueError: A number is out of range.
-
-    Example:
-        >>> from ksubset import ExponentialSchedule
-        >>> shrinking = ExponentialSchedule(784, 30, until=0.5)  # from all pixels to 30 of them
-        >>> plan = Plan(100, selector={"lr": 1e-2}, network={"lr": 1e-3}, num_samples=4, selecting=80, size=shrinking)
-        >>> [plan.size.rounded(share) for share in (0.0, 0.25, 0.5, 1.0)]
-        [784, 153, 30, 30]
-    """
-
-    rounds: int
-    selector: Mapping[str, Any]
-    network: Mapping[str, Any]
-    num_samples: int = 1
-    steps_per_round: int = 1
-    selecting: int | None = None
-    tuning: Mapping[str, Any] = field(default_factory=dict)
-    size: Schedule | None = None
-    annealing: float | None = None
-    cosine: bool = False
-    optimizer: type[Optimizer] = torch.optim.Adam
-    seed: int = 0
-
-    def __post_init__(self) -> None:
-        for name in ("rounds", "num_samples", "steps_per_round"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"{name} must be 1 or more, got {getattr(self, name)}")
-        if self.selecting is not None and not 0 <= self.selecting <= self.rounds:
-            raise ValueError(f"selecting must be between 0 and rounds, {self.rounds}, got {self.selecting}")
-        if self.annealing is not None and self.annealing <= 0:
-            raise ValueError(f"annealing must be above 0, got {self.annealing}")
-
-
-@dataclass(frozen=True)
-class Batch:
-    """What a step is about.
-
-    Arguments:
-        losses: Maps subsets to losses, as `ksubset.expectation` wants it. In the second phase it is given the likeliest
-            subsets, `(1, *B, n)`, or `(1, 1, n)` if there are `rows`.
-        inputs: What the selector is called with, nothing for a `FeatureGate`.
-        rows: Rows of the batch that have subsets of their own, where the selector returns one distribution for all;
-            None if they share the subsets, or the selector returns one for each.
-        penalty: Maps the distribution to what is added to the losses and does not depend on the subsets, such as a
-            Kullback-Leibler divergence; first phase only. Its gradient is its own: no estimator has a part in it, and
-            none pays for it in variance.
-
-    Example:
-        >>> x, y = torch.randn(32, 8), torch.randn(32, 1)
-        >>> network = nn.Linear(8, 1)
-        >>> def losses(z: Tensor) -> Tensor:  # of the rows with what is not chosen masked, `(S, 32)`
-        ...     return (network(z * x) - y).square().squeeze(-1)
-        >>> batch = Batch(losses, rows=len(x))
-        >>> batch.losses(torch.ones(4, 32, 8)).shape
-        torch.Size([4, 32])
-    """
-
-    losses: Callable[[Tensor], Any]
-    inputs: tuple[Any, ...] = ()
-    rows: int | None = None
-    penalty: Callable[[SubsetDistribution], Tensor] | None = None
+__all__ = ["JointTraining"]
 
 
 class JointTraining:

@@ -1,0 +1,111 @@
+"""What a training of a selector and a network is told: how to train, and what a step is about."""
+
+import numbers
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.optim import Optimizer
+
+from ksubset.distributions import SubsetDistribution
+from ksubset.schedules import Schedule
+
+__all__ = ["Batch", "Plan"]
+
+
+@dataclass(frozen=True)
+class Plan:
+    """How to train. Learning rates, sizes and the progress of the estimator change from round to round.
+
+    Arguments:
+        rounds: Rounds R of the training.
+        selector, network: Settings of the optimizer for the parameters of the selector (and of the estimator, if it has
+            any), and for those of the network, such as `{"lr": 1e-2}`.
+        num_samples: Subsets S in a step, of each row where rows have their own.
+        steps_per_round: Steps of the optimizer in a round.
+        selecting: Rounds of the first phase, which trains both; after it the network alone is trained, on the likeliest
+            subsets. By default all.
+        tuning: Settings of the optimizer that replace the network's in that second phase.
+        size: Of the subsets, over the progress of the selection, to the `k` of the selector, its default throughout.
+        annealing: Rounds until the progress is 1, where schedules end; by default it is so in the last round of the
+            selection.
+        cosine: Whether learning rates fall to 0 along a cosine, the selector's over the selection, the network's over
+            all rounds; else they stay.
+        optimizer: Class of the optimizer, one that takes `fused`.
+        seed: Of the generator of the batches.
+
+    Raises:
+        TypeError: A number is no integer.
+        ValueError: A number is out of range.
+
+    Example:
+        >>> from ksubset import ExponentialSchedule
+        >>> shrinking = ExponentialSchedule(784, 30, until=0.5)  # from all pixels to 30 of them
+        >>> plan = Plan(100, selector={"lr": 1e-2}, network={"lr": 1e-3}, num_samples=4, selecting=80, size=shrinking)
+        >>> [plan.size.rounded(share) for share in (0.0, 0.25, 0.5, 1.0)]
+        [784, 153, 30, 30]
+    """
+
+    rounds: int
+    selector: Mapping[str, Any]
+    network: Mapping[str, Any]
+    num_samples: int = 1
+    steps_per_round: int = 1
+    selecting: int | None = None
+    tuning: Mapping[str, Any] = field(default_factory=dict)
+    size: Schedule | None = None
+    annealing: float | None = None
+    cosine: bool = False
+    optimizer: type[Optimizer] = torch.optim.Adam
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        for name in ("rounds", "num_samples", "steps_per_round"):
+            value = getattr(self, name)
+            if isinstance(value, bool) or not isinstance(value, numbers.Integral):
+                raise TypeError(f"{name} must be an integer, got {value!r}")
+            if value < 1:
+                raise ValueError(f"{name} must be 1 or more, got {value}")
+        if self.selecting is not None and not 0 <= self.selecting <= self.rounds:
+            raise ValueError(f"selecting must be between 0 and rounds, {self.rounds}, got {self.selecting}")
+        if self.annealing is not None and self.annealing <= 0:
+            raise ValueError(f"annealing must be above 0, got {self.annealing}")
+
+
+@dataclass(frozen=True)
+class Batch:
+    """What a step is about.
+
+    Arguments:
+        losses: Maps subsets to losses, as `ksubset.expectation` wants it. In the second phase it is given the likeliest
+            subsets, `(1, *B, n)`, or `(1, 1, n)` if there are `rows`.
+        inputs: What the selector is called with, nothing for a `FeatureGate`.
+        rows: Rows of the batch that have subsets of their own, where the selector returns one distribution for all;
+            None if they share the subsets, or the selector returns one for each.
+        penalty: Maps the distribution to what is added to the losses and does not depend on the subsets, such as a
+            Kullback-Leibler divergence; first phase only. Its gradient is its own: no estimator has a part in it, and
+            none pays for it in variance.
+
+    Raises:
+        TypeError: `inputs` is no tuple.
+
+    Example:
+        >>> x, y = torch.randn(32, 8), torch.randn(32, 1)
+        >>> network = torch.nn.Linear(8, 1)
+        >>> def losses(z: Tensor) -> Tensor:  # of the rows with what is not chosen masked, `(S, 32)`
+        ...     return (network(z * x) - y).square().squeeze(-1)
+        >>> batch = Batch(losses, rows=len(x))
+        >>> batch.losses(torch.ones(4, 32, 8)).shape
+        torch.Size([4, 32])
+    """
+
+    losses: Callable[[Tensor], Any]
+    inputs: tuple[Any, ...] = ()
+    rows: int | None = None
+    penalty: Callable[[SubsetDistribution], Tensor] | None = None
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.inputs, tuple):
+            raise TypeError(f"inputs must be a tuple, such as (x,), got {type(self.inputs).__name__}")
