@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 import torch
 from oracle import subsets
+from torch import Tensor
 from torch.func import vmap
 
 from ksubset.numerics import Sampler, compiled, thinning
@@ -57,23 +58,36 @@ class TestArrangement:
         assert (np.sort(state.order) == np.arange(500)).all()
         assert (state.cuts[:, 0] >= (np.abs(state.flip) > 1e-20).sum(-1)).all()
 
-    def test_probabilities_of_numbers(self) -> None:
-        from ksubset.numerics.compiled.arrangement import NODES, _characteristic, number_probability
+    @pytest.mark.parametrize(
+        "flip",
+        [
+            torch.tensor([0.5, -0.4, 0.3, 0.25, -0.1, 0.01, 1e-5]),
+            torch.full((60,), 0.05),
+            torch.full((300,), -0.01),
+            torch.full((5000,), 1e-4),
+            *(sign * torch.linspace(0.5, low, n) for sign in (1, -1) for low in (0.5, 0.01) for n in (64, 300, 3000)),
+            torch.linspace(-0.4, 0.5, 400),
+        ],
+        ids=lambda flip: f"{len(flip)} from {flip[0]:.2g} to {flip[-1]:.2g}",
+    )
+    def test_probabilities_of_numbers(self, flip: Tensor) -> None:
+        """All that are possible, also those that are a period away from the mode."""
+        from ksubset.numerics.compiled.arrangement import LAW, _characteristic, number_probability
 
-        flip = torch.tensor([0.5, -0.4, 0.3, 0.25, -0.1, 0.01, 1e-5], dtype=torch.float64).numpy()
-        law = {0: 1.0}
-        for signed in flip:
-            size, step = abs(signed), 1 if signed > 0 else -1
-            before, law = law, {}
-            for number, probability in before.items():
-                law[number] = law.get(number, 0.0) + probability * (1 - size)
-                law[number + step] = law.get(number + step, 0.0) + probability * size
-        nodes = torch.empty(3 * NODES + 1, dtype=torch.float64).numpy()
-        mode = _characteristic(flip, nodes)
-        for number, probability in law.items():
-            assert number_probability(nodes, number) == pytest.approx(probability, rel=0, abs=1e-16)
-        assert nodes[-1] == pytest.approx(max(law.values()), rel=1e-15)
-        assert law[mode] == max(law.values())
+        flips = flip.double().numpy()
+        negative = int((flips < 0).sum())
+        expected = np.zeros(len(flips) + 1)
+        expected[negative] = 1.0
+        for signed in flips:
+            moved = np.roll(expected, 1 if signed > 0 else -1)
+            expected = (1 - abs(signed)) * expected + abs(signed) * moved
+        law = np.empty(LAW)
+        _characteristic(flips, law)
+        found = [number_probability(law, number - negative) for number in range(len(flips) + 1)]
+        # Both round each item.
+        np.testing.assert_allclose(found, expected, rtol=0, atol=(len(flips) + 20) * 1e-17)
+        assert law[-3] == pytest.approx(expected.max(), rel=1e-12)
+        assert expected[int(law[-2]) + negative] == pytest.approx(expected.max(), rel=1e-12)
 
     def test_shares_of_sizes(self) -> None:
         logits = torch.tensor([[2.0, -1.0, 0.5, 1.0, math.inf, -math.inf]] * 2, dtype=torch.float64)
@@ -85,6 +99,15 @@ class TestArrangement:
             sizes = range(low, low + len(share))
             expected = torch.tensor([esp[k - 1] if k <= min(high, 5) else 0.0 for k in sizes], dtype=torch.float64)
             torch.testing.assert_close(share / share.sum(), expected / expected.sum(), rtol=1e-12, atol=1e-15)
+
+    @pytest.mark.parametrize("n", [40, 64, 65, 300])
+    @pytest.mark.parametrize("logit", [-3.0, -1.0, 0.0, 2.2])
+    def test_shares_of_all_sizes(self, n: int, logit: float) -> None:
+        state = thinning.arranged(torch.full((1, n), logit, dtype=torch.float64), 0, n)
+        share = torch.from_numpy(np.diff(state.share[0], prepend=0.0))
+        expected = torch.distributions.Binomial(n, logits=torch.tensor(logit, dtype=torch.float64))
+        sizes = torch.arange(n + 1, dtype=torch.float64)
+        torch.testing.assert_close(share, expected.log_prob(sizes).exp(), rtol=1e-12, atol=(n + 20) * 1e-17)
 
 
 def test_selection_of_the_kth_smallest_in_any_order() -> None:

@@ -184,6 +184,17 @@ def test_ranges_of_sizes(low: int, high: int, device: torch.device) -> None:
     assert binomial_p_value(counts, expected, 200_000) > FALSE_ALARM
 
 
+@pytest.mark.parametrize(("n", "high", "low", "logit"), [(64, 64, 0, -2.2), (40, 30, 3, -3.0), (300, 290, 0, 0.0)])
+def test_sizes_of_wide_ranges(n: int, high: int, low: int, logit: float, device: torch.device) -> None:
+    """Independent draws, whose number is binomial, among ends that are far from what is probable."""
+    sizes = AtMostKSubset(high, torch.full((n,), logit, device=device), low=low).sample((50_000,)).sum(-1).cpu()
+    binomial = torch.distributions.Binomial(n, logits=torch.tensor(logit, dtype=torch.float64))
+    expected = binomial.log_prob(torch.arange(low, high + 1, dtype=torch.float64)).softmax(0)
+    counts = torch.bincount(sizes.long(), minlength=n + 1)[low : high + 1]
+    assert counts.sum() == 50_000
+    assert binomial_p_value(counts, expected, 50_000) > FALSE_ALARM
+
+
 def test_ranges_of_sizes_by_row(device: torch.device) -> None:
     low, high = torch.tensor([0, 2, 10, 25]), torch.tensor([3, 30, 20, 30])
     logits = 2 * torch.randn(4, 30, dtype=torch.float64)

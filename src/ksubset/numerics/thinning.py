@@ -37,7 +37,7 @@ _WALKED, _FACTOR = 32, 8
 class Arranged(NamedTuple):
     """What all samples of one batch of distributions share; arrays of numpy, as of `arrange` and `draw_subsets`.
 
-    Shapes: order and flip `(R, n)`, ends `(R, b)`, cuts `(R, l)`, levels and least `(R)`, nodes `(R, l, 85)`, share
+    Shapes: order and flip `(R, n)`, ends `(R, b)`, cuts `(R, l)`, levels and least `(R)`, laws `(R, l, 174)`, share
     `(R, s)`.
     """
 
@@ -46,7 +46,7 @@ class Arranged(NamedTuple):
     ends: Any
     cuts: Any
     levels: Any
-    nodes: Any
+    laws: Any
     least: Any
     share: Any
     largest: int
@@ -83,9 +83,9 @@ def arranged(logits: Tensor, low: int | Tensor, high: int | Tensor | None = None
     walked = n if n <= 2 * _WALKED else _WALKED
     arrangement.arrange(signed.numpy(), walked, _FACTOR, order, flip, ends, cuts, levels)
     depth = int(levels.max()) if rows else 0
-    shape = rows, depth if depth > 1 else 0, 3 * arrangement.NODES + 1
-    nodes = torch.empty(shape, dtype=torch.float64, device="cpu").numpy()
-    arrangement.characteristics(flip, cuts, levels, nodes)
+    shape = rows, depth if depth > 1 else 0, arrangement.LAW
+    laws = torch.empty(shape, dtype=torch.float64, device="cpu").numpy()
+    arrangement.characteristics(flip, cuts, levels, laws)
     share = torch.ones(rows, 1, dtype=torch.float64, device="cpu").numpy()
     if high is not None:
         span = int(most.max() - least.min()) + 1 if rows else 1
@@ -93,7 +93,7 @@ def arranged(logits: Tensor, low: int | Tensor, high: int | Tensor | None = None
         largest_sizes, prices, references = (x.reshape(-1).contiguous().numpy() for x in (most, price, reference))
         arrangement.size_shares(flip, cuts[:, 0].copy(), least.numpy(), largest_sizes, prices, references, share)
     largest = largest_size(low if high is None else high, n)
-    return Arranged(order, flip, ends, cuts, levels, nodes, least.numpy(), share, largest)
+    return Arranged(order, flip, ends, cuts, levels, laws, least.numpy(), share, largest)
 
 
 def _flip_probabilities(rows: Tensor, size: Tensor) -> Tensor:

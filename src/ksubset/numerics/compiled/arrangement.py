@@ -6,10 +6,12 @@ import numpy as np
 
 from ksubset.numerics.compiled.options import Array, exact
 
-__all__ = ["NODES", "arrange", "characteristics", "number_probability", "size_shares"]
+__all__ = ["LAW", "arrange", "characteristics", "number_probability", "size_shares"]
 
-# As in `ksubset.numerics.quadrature`.
-NODES, _EXPONENT = 28, 38.0
+# As in `ksubset.numerics.quadrature`, for a period that is twice as long.
+_NODES, _EXPONENT = 57, 38.0
+LAW = 3 * _NODES + 3
+"""Entries of the law of a number: of each node two weights and the angle; largest probability, mode and reach."""
 
 
 @exact
@@ -71,55 +73,57 @@ def arrange(
 
 
 @exact
-def characteristics(flip: Array, cuts: Array, levels: Array, nodes: Array) -> None:
-    """What gives the probabilities of the numbers of flips in each part that is not the last.
+def characteristics(flip: Array, cuts: Array, levels: Array, laws: Array) -> None:
+    """The laws of the numbers of flips in each part that is not the last.
 
     Shapes:
-        flip `(R, n)`, cuts `(R, l)`, levels `(R)`, nodes `(R, l, 3 NODES + 1)`.
+        flip `(R, n)`, cuts `(R, l)`, levels `(R)`, laws `(R, l, LAW)`.
     """
     for row in range(len(flip)):
         for level in range(1, levels[row]):
-            _characteristic(flip[row, : cuts[row, level]], nodes[row, level])
+            _characteristic(flip[row, : cuts[row, level]], laws[row, level])
 
 
 @exact
-def _characteristic(flip: Array, nodes: Array) -> int:
-    """Of the signed sum of flips: weights and angles of the quadrature, and the largest probability; returns the mode.
+def _characteristic(flip: Array, law: Array) -> None:
+    """The law of the signed sum of flips.
 
-    The mode of a Poisson-binomial distribution is next to its mean (Darroch, 1964).
+    Its mode is next to its mean (Darroch, 1964), and no number that is not within reach of the mode is probable. The
+    period is so long that none within reach is the alias of a probable one.
     """
     mean = 0.0
     variance = 0.0
     for i in range(len(flip)):
         mean += flip[i]
         variance += abs(flip[i]) * (1 - abs(flip[i]))
-    period = _EXPONENT / 3 + math.sqrt(_EXPONENT**2 / 9 + 2 * _EXPONENT * variance)
-    period = min(2 * math.ceil(period / 2) + 1, len(flip) + 1 + len(flip) % 2)
-    real, imag = np.ones(NODES), np.zeros(NODES)
-    angle = 2 * math.pi / period * np.arange(NODES)
+    reach = 1 + math.ceil(_EXPONENT / 3 + math.sqrt(_EXPONENT**2 / 9 + 2 * _EXPONENT * variance))
+    period = min(2 * reach + 1, len(flip) + 1 + len(flip) % 2)
+    real, imag = np.ones(_NODES), np.zeros(_NODES)
+    angle = 2 * math.pi / period * np.arange(_NODES)
     cosine, sine = -2 * np.sin(angle / 2) ** 2, np.sin(angle)
     for i in range(len(flip)):
         signed, size = flip[i], abs(flip[i])
-        for j in range(NODES):
+        for j in range(_NODES):
             a, b = 1 + size * cosine[j], signed * sine[j]
             real[j], imag[j] = real[j] * a - imag[j] * b, real[j] * b + imag[j] * a
-    for j in range(NODES):
+    for j in range(_NODES):
         share = (0.0 if 2 * j > period else 1.0 if j == 0 else 2.0) / period
-        nodes[j], nodes[NODES + j], nodes[2 * NODES + j] = real[j] * share, imag[j] * share, angle[j]
-    mode = math.floor(mean)
-    if number_probability(nodes, mode + 1) > number_probability(nodes, mode):
-        mode += 1
-    nodes[3 * NODES] = number_probability(nodes, mode)
-    return int(mode)
+        law[j], law[_NODES + j], law[2 * _NODES + j] = real[j] * share, imag[j] * share, angle[j]
+    law[LAW - 2], law[LAW - 1] = math.floor(mean), reach
+    if number_probability(law, law[LAW - 2] + 1) > number_probability(law, law[LAW - 2]):
+        law[LAW - 2] += 1
+    law[LAW - 3] = number_probability(law, law[LAW - 2])
 
 
 @exact
-def number_probability(nodes: Array, number: int) -> float:
-    """The probability of a signed sum of flips."""
+def number_probability(law: Array, number: float) -> float:
+    """The probability of a signed sum of flips, which must be a possible one."""
+    if abs(number - law[LAW - 2]) > law[LAW - 1]:
+        return 0.0
     probability = 0.0
-    for j in range(NODES):
-        angle = number * nodes[2 * NODES + j]
-        probability += nodes[j] * math.cos(angle) + nodes[NODES + j] * math.sin(angle)
+    for j in range(_NODES):
+        angle = number * law[2 * _NODES + j]
+        probability += law[j] * math.cos(angle) + law[_NODES + j] * math.sin(angle)
     return probability
 
 
@@ -141,17 +145,15 @@ def size_shares(
     Shapes:
         flip `(R, n)`, share `(R, s)`, all else `(R)`.
     """
-    nodes = np.empty(3 * NODES + 1)
+    law = np.empty(LAW)
     for row in range(len(flip)):
         in_majority = (flip[row] < 0).sum()
-        mode = in_majority + _characteristic(flip[row, : uncertain[row]], nodes)
+        _characteristic(flip[row, : uncertain[row]], law)
         certain = (flip[row, uncertain[row] :] < 0).sum()
-        # Half a period at each side has all that is probable.
-        reach = math.ceil(2 * math.pi / nodes[2 * NODES + 1])
         total = 0.0
         for place in range(share.shape[1]):
             size = least[row] + place
-            if certain <= size <= min(most[row], certain + uncertain[row]) and abs(size - mode) <= reach:
+            if certain <= size <= min(most[row], certain + uncertain[row]):
                 charge = math.exp(-price[row] * (size - reference[row]))
-                total += charge * max(number_probability(nodes, size - in_majority), 0.0)
+                total += charge * max(number_probability(law, size - in_majority), 0.0)
             share[row, place] = total

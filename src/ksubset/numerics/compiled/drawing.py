@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 
-from ksubset.numerics.compiled.arrangement import NODES, number_probability
+from ksubset.numerics.compiled.arrangement import LAW, number_probability
 from ksubset.numerics.compiled.options import Array, exact
 
 __all__ = ["draw_subsets"]
@@ -38,7 +38,7 @@ def draw_subsets(
     ends: Array,
     cuts: Array,
     levels: Array,
-    nodes: Array,
+    laws: Array,
     least: Array,
     share: Array,
     seeds: Array,
@@ -52,7 +52,7 @@ def draw_subsets(
         ends: Where those of each binary exponent end.
         cuts: Ends of the parts.
         levels: Numbers of parts.
-        nodes: Of the numbers of flips in the parts, as of `characteristics`.
+        laws: Of the numbers of flips in the parts, as of `characteristics`.
         least: The smallest sizes.
         share: Cumulative probabilities of the sizes from there on, up to a factor.
         seeds: Random words.
@@ -93,7 +93,7 @@ def draw_subsets(
                     last = level == depth
                     count, left = _part(
                         flip[row], ends[row], cuts[row, level], cuts[row, level - 1], left - members[level],
-                        table[0, : width + 1] if last else nodes[row, level], peak, last, seeds[row], flipped, count,
+                        table[0, : width + 1] if last else laws[row, level], peak, last, seeds[row], flipped, count,
                     )  # fmt: skip
                     if left < 0:
                         break
@@ -181,7 +181,7 @@ def _part(
 ) -> tuple[int, int]:
     """Draw the flips of the items from `low` to `high` until those before are accepted to have the rest of `wanted`.
 
-    The law has the probabilities of the number of members before, or nodes that give those of the sum of their flips.
+    The law is that of the number of members before, as a table where it is the last part, else of the sum of flips.
     Returns the new number of flipped places, and how many members there are before; -1 if no try was accepted.
     """
     before_majority = 0
@@ -195,7 +195,7 @@ def _part(
         if last:
             accepted = left < len(law) and _uniform(state) * peak < law[left]
         else:
-            accepted = _uniform(state) * law[3 * NODES] < number_probability(law, left - before_majority)
+            accepted = _uniform(state) * law[LAW - 3] < number_probability(law, left - before_majority)
         if accepted:
             return end, left
     return count, -1
