@@ -155,3 +155,20 @@ def test_rare_pairs_have_all_digits() -> None:
     np.testing.assert_allclose(
         design.joint_inclusion_probabilities([1, 4, 0]), exact[np.ix_([1, 4, 0], [1, 4, 0])], rtol=1e-7
     )
+
+
+@pytest.mark.parametrize(("sizes", "k"), [([4, 3, 2, 1], 1), ([10, 3, 2, 1, 1], 2), ([10, 8, 3, 2, 1, 1], 3)])
+def test_no_variance_where_chance_fills_one_place(sizes: list[int], k: int) -> None:
+    """Of the units that are not certain no two are ever in one sample."""
+    design = SamplingDesign.from_sizes(sizes, k)
+    estimate = design.total(np.arange(float(k)), range(k))
+    assert np.isfinite(estimate.value)
+    assert np.isnan(estimate.variance)
+    assert np.isnan(estimate.standard_error)
+    assert np.isnan(design.mean(np.arange(float(k)), range(k)).standard_error)
+
+
+def test_a_census_has_no_variance_and_a_certain_unit_is_in_every_sample() -> None:
+    assert SamplingDesign([1.0, 1.0, 0.0]).total([3.0, 4.0], [0, 1]).standard_error == 0
+    with pytest.raises(ValueError, match="unit 0 has inclusion probability 1 and must be in the sample"):
+        SamplingDesign.from_sizes([10, 3, 2, 1, 1, 1], 3).total([1.0, 2.0, 3.0], [1, 2, 3])

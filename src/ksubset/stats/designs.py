@@ -160,7 +160,7 @@ class SamplingDesign:
             units: The sample, `(k)`.
 
         Raises:
-            TypeError, ValueError: Values or units do not fit, or a unit cannot be in a sample.
+            TypeError, ValueError: Values or units do not fit, or no sample has these units.
         """
         sample = self._units(units)
         if len(sample) != self.k or len(np.unique(sample)) != self.k:
@@ -171,9 +171,13 @@ class SamplingDesign:
             raise ValueError(
                 f"unit {sample[probability == 0][0]} has inclusion probability 0 and cannot be in a sample"
             )
+        missing = np.setdiff1d(self.certain, sample)
+        if missing.size:
+            raise ValueError(f"unit {missing[0]} has inclusion probability 1 and must be in the sample")
         expanded = y / probability
         joint = self.joint_inclusion_probabilities(sample)
-        if (joint <= 0).any():
+        # Where chance fills one place alone, no two of its units are ever together, and nothing tells how they differ.
+        if (joint <= 0).any() or self.k - len(self.certain) == 1:
             return SampleEstimate(float(expanded.sum()), float("nan"), float("nan"))
         weight = np.outer(probability, probability) / joint - 1
         np.fill_diagonal(weight, 0.0)
