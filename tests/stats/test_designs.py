@@ -172,3 +172,10 @@ def test_a_census_has_no_variance_and_a_certain_unit_is_in_every_sample() -> Non
     assert SamplingDesign([1.0, 1.0, 0.0]).total([3.0, 4.0], [0, 1]).standard_error == 0
     with pytest.raises(ValueError, match="unit 0 has inclusion probability 1 and must be in the sample"):
         SamplingDesign.from_sizes([10, 3, 2, 1, 1, 1], 3).total([1.0, 2.0, 3.0], [1, 2, 3])
+
+
+def test_probabilities_in_single_precision() -> None:
+    """300 in all, but for the rounding of each."""
+    assert SamplingDesign(np.full(1000, 0.3, dtype=np.float32)).k == 300
+    with pytest.raises(ValueError, match=r"an integer sum, at least 1, got 300\.0001"):
+        SamplingDesign(np.full(1000, 0.3000001))

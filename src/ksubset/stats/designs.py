@@ -54,7 +54,8 @@ class SamplingDesign:
         k: Size of the samples.
 
     Arguments:
-        inclusion_probabilities: Numbers in [0, 1] whose sum is an integer, at least 1, to 1e-5: `(n)`.
+        inclusion_probabilities: Numbers in [0, 1], `(n)`, whose sum is an integer, at least 1, to 1e-5 and the rounding
+            of their type.
 
     Raises:
         TypeError: They are not numeric.
@@ -75,9 +76,11 @@ class SamplingDesign:
         if not ((values >= 0) & (values <= 1)).all():
             raise ValueError(f"inclusion_probabilities must lie in [0, 1], got {values.min():g} to {values.max():g}")
         total = values.sum()
-        if abs(total - round(total)) > 1e-5 or round(total) < 1:
-            raise ValueError(f"inclusion_probabilities must have an integer sum, at least 1, got {total:g}")
-        self._distribution = KSubset.from_marginals(torch.from_numpy(values.copy()))
+        # Each of them may have been rounded by half a unit in its last place, which float64 does not know of.
+        tolerance = 1e-5 + (np.finfo(given.dtype).eps / 2 * total if given.dtype.kind == "f" else 0.0)
+        if abs(total - round(total)) > tolerance or round(total) < 1:
+            raise ValueError(f"inclusion_probabilities must have an integer sum, at least 1, got {total:.8g}")
+        self._distribution = KSubset.from_marginals(torch.from_numpy(values.copy()), float(tolerance))
         self.inclusion_probabilities: Array = self._distribution.mean.numpy()
         self.k = int(self._distribution.k)
 
