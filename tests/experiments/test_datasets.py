@@ -238,12 +238,42 @@ def test_a_file_of_ones_own_that_lacks_an_array(tmp_path: Path, monkeypatch: pyt
     del arrays["validation_labels"]
     np.savez(tmp_path / "mine.npz", **arrays)
     (tmp_path / "text.npz").write_text("no archive")
+    with (tmp_path / "single.npz").open("wb") as file:
+        np.save(file, arrays["train_images"])
     monkeypatch.setenv("KSUBSET_DATA", str(tmp_path))
-    for name in ("mine", "text"):
+    for name in ("mine", "text", "single"):
         with pytest.raises(ValueError, match=rf"{name}\.npz: expected a file of numpy\.savez"):
             datasets.find(name)
     with pytest.raises(ValueError, match=r"dataset: expected one of .* got '\.\./mine'"):
         datasets.find("../mine")
+
+
+def test_a_file_of_ones_own_is_told_by_its_content(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("KSUBSET_DATA", str(tmp_path))
+    known = []
+    for replaced in ({}, {"test_labels": np.array([1, 1, 2, 0, 1])}, {}):
+        np.savez(tmp_path / "mine.npz", **own(**replaced))
+        known.append(datasets.find("mine").images)
+    assert known[0] == known[2] != known[1]
+    assert datasets.find("digits").images is None
+
+
+def test_a_file_of_ones_own_has_no_published_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("KSUBSET_DATA", str(tmp_path))
+    for name in ("MNIST", "KMNIST", "Digits"):
+        np.savez(tmp_path / f"{name}.npz", **own())
+        with pytest.raises(ValueError, match=rf"dataset: expected a name that .* got '{name}'; rename .*{name}\.npz"):
+            datasets.find(name)
+
+
+@pytest.mark.parametrize("dtype", [np.longdouble, np.dtype(">f4"), np.float16])
+def test_images_of_any_floating_dtype(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, dtype: np.dtype) -> None:
+    arrays = {name: array / 255 if name.endswith("images") else array for name, array in own().items()}
+    wide = {name: array.astype(dtype) if name.endswith("images") else array for name, array in arrays.items()}
+    np.savez(tmp_path / "mine.npz", **wide)
+    monkeypatch.setenv("KSUBSET_DATA", str(tmp_path))
+    expected = torch.from_numpy(arrays["train_images"].astype(dtype).astype(np.float32)).flatten(1)
+    torch.testing.assert_close(datasets.load("mine").train_images, expected, rtol=0, atol=0)
 
 
 @pytest.mark.parametrize("name", ["mnist", "fashion-mnist"])

@@ -37,3 +37,12 @@ def test_a_protocol_that_is_none() -> None:
         protocols.find("worst", "classification", "mnist", "gs")
     with pytest.raises(ValueError, match=r"'best' has settings for the methods .*sfess-v.* got 'magic'"):
         protocols.find("best", "classification", "mnist", "magic")
+
+
+def test_the_pixels_of_a_file_of_ones_own_need_not_be_known() -> None:
+    settings = protocols.find("best", "reconstruction", "mnist", "sfess-v")
+    assert settings["k_start"] > 36
+    config = RunConfig(**settings | {"dataset": "mine", "task": "reconstruction", "images": "0a1b2c3d", "k": 2})
+    assert protocols.name(dataclasses.replace(config, k_start=36)) == "best"
+    assert protocols.name(dataclasses.replace(config, k_start=785)) is None
+    assert protocols.name(dataclasses.replace(config, dataset="mnist", k_start=36)) is None

@@ -23,13 +23,14 @@ __all__: list[str] = []
 
 
 def _options_of_config(command: Callable[..., None]) -> Callable[..., None]:
-    """Give a command with the parameter ``grid`` one repeatable option for each field of :class:`RunConfig`; the grid
-    holds what was given.
+    """Give a command with the parameter ``grid`` one repeatable option for each field of :class:`RunConfig` that a
+    user chooses; the grid holds what was given.
     """
     signature, described = inspect.signature(command), descriptions()
     types, keyword_only = typing.get_type_hints(RunConfig), inspect.Parameter.KEYWORD_ONLY
+    fields = [field for field in dataclasses.fields(RunConfig) if field.metadata.get("option", True)]
     options = []
-    for field in dataclasses.fields(RunConfig):
+    for field in fields:
         kind = next(iter(typing.get_args(types[field.name])), types[field.name])  # int, for an int that may be None
         option = typer.Option(
             f"--{field.name.replace('_', '-')}",
@@ -42,7 +43,7 @@ def _options_of_config(command: Callable[..., None]) -> Callable[..., None]:
 
     @wraps(command)
     def wrapper(**values: Any) -> None:
-        settings = {field.name: values.pop(field.name) for field in dataclasses.fields(RunConfig)}
+        settings = {field.name: values.pop(field.name) for field in fields}
         command(grid={name: given for name, given in settings.items() if given}, **values)
 
     rest = [one.replace(kind=keyword_only) for name, one in signature.parameters.items() if name != "grid"]

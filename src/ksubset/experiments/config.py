@@ -49,6 +49,7 @@ class RunConfig:
         precision: 'mixed': bfloat16 in matrix products on hardware made for it (as the paper); or 'float32' throughout
         temperature_start: temperature of gs, stgs, dps, concrete in the first epoch
         temperature_end: their temperature in the last epoch, reached exponentially
+        images: what tells the images of a file of one's own from others under its name, filled in when a run starts
 
     Raises:
         ValueError: a value is of the wrong kind or out of range; the message says which, and what was expected.
@@ -84,6 +85,7 @@ class RunConfig:
     precision: str = "mixed"
     temperature_start: float = 1.0
     temperature_end: float = 0.01
+    images: str | None = dataclasses.field(default=None, metadata={"option": False})
 
     def __post_init__(self) -> None:
         for name in ("task", "dataset", "method"):
@@ -100,6 +102,7 @@ class RunConfig:
             self._check(name, self._number(name) and 0 <= getattr(self, name) < 1, "a number in [0, 1)")
         for name in ("selector_lr", "network_lr", "temperature_start", "temperature_end"):
             self._check(name, self._number(name) and getattr(self, name) > 0, "a finite number > 0")
+        self._check("images", self.images is None or isinstance(self.images, str), "None, or what a run fills in")
         self._check("weight_decay", self._number("weight_decay") and self.weight_decay >= 0, "a finite number >= 0")
 
     def _whole(self, name: str, least: int) -> bool:

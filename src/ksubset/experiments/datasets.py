@@ -142,9 +142,11 @@ class Source(DataSet):
 
     Arguments:
         parts: gives (images, labels) for training, validation and test; its argument is the folder to look in first.
+        images: what tells the content of a file of one's own from any other's; None for published sets.
     """
 
     parts: Callable[[Path | None], list[tuple[Tensor, Tensor]]]
+    images: str | None = None
 
 
 def find(name: str) -> Source:
@@ -168,10 +170,33 @@ def find(name: str) -> Source:
             f"KSUBSET_DATA names, got {name!r}"
         )
     path = folder / f"{name}.npz"
-    parts = _own(path)
+    if name.lower() in (source.label.lower() for source in SETS.values()):
+        raise ValueError(
+            f"dataset: expected a name that tables and figures do not have for another data set, got {name!r}; rename "
+            f"{path}"
+        )
+    status = path.stat()
+    return _own(path, status.st_mtime_ns, status.st_size)
+
+
+@functools.lru_cache(maxsize=1)
+def _own(path: Path, *version: int) -> Source:
+    """The data set of a file; a file that has changed is read anew."""
+    parts = _read_own(path)
     num_classes = 1 + max(int(labels.max(initial=0)) for _, labels in parts)
     side = parts[0][0].shape[1]
-    return Source(name, side, num_classes, math.ceil(0.04 * side**2), lambda _: [_tensors(*part) for part in parts])
+    content = hashlib.sha256()
+    for array in itertools.chain(*parts):
+        content.update(f"{array.dtype.str} {array.shape}".encode())
+        content.update(np.ascontiguousarray(array).data)
+    return Source(
+        path.stem,
+        side,
+        num_classes,
+        math.ceil(0.04 * side**2),
+        lambda _: [_tensors(*part) for part in parts],
+        content.hexdigest()[:8],
+    )
 
 
 def _folder() -> Path | None:
@@ -182,13 +207,14 @@ def _folder() -> Path | None:
     return Path(name) if name else None
 
 
-def _own(path: Path) -> list[tuple[np.ndarray, np.ndarray]]:
+def _read_own(path: Path) -> list[tuple[np.ndarray, np.ndarray]]:
     """Images and labels of the three parts of a file."""
     names = [f"{part}_{what}" for part in ("train", "validation", "test") for what in ("images", "labels")]
     try:
         with np.load(path, allow_pickle=False) as file:
             found = [file[name] for name in names]
-    except (KeyError, ValueError, OSError, EOFError, zipfile.BadZipFile) as error:
+    # A file of numpy.save is a single array, which is a TypeError here.
+    except (KeyError, ValueError, TypeError, OSError, EOFError, zipfile.BadZipFile) as error:
         raise ValueError(f"{path}: expected a file of numpy.savez with {', '.join(names)}, got {error}") from error
     side = found[0].shape[-1] if found[0].ndim == 3 else 0
     for name, array in zip(names, found, strict=True):
@@ -259,8 +285,10 @@ def _pair(spec: IdxSet, image_file: IdxFile, label_file: IdxFile, root: Path | N
 
 
 def _tensors(images: np.ndarray, labels: np.ndarray) -> tuple[Tensor, Tensor]:
-    pixels = torch.from_numpy(images).flatten(1).float()
-    return pixels / 255 if images.dtype == np.uint8 else pixels, torch.from_numpy(labels.astype(np.int64))
+    is_bytes = images.dtype == np.uint8
+    # Not every floating dtype of numpy has one of torch.
+    pixels = torch.from_numpy(images if is_bytes else images.astype(np.float32)).flatten(1).float()
+    return pixels / 255 if is_bytes else pixels, torch.from_numpy(labels.astype(np.int64))
 
 
 def _locate(spec: IdxSet, file: IdxFile, root: Path | None) -> Path:

@@ -13,7 +13,7 @@ __all__ = ["PROTOCOLS", "find", "grid", "name"]
 PROTOCOLS = ("paper", "best")
 
 # What a protocol leaves to the user.
-_FREE = ("task", "dataset", "method", "k", "epochs", "seed")
+_FREE = ("task", "dataset", "method", "k", "epochs", "seed", "images")
 
 
 def find(protocol: str, task: str, dataset: str, method: str) -> dict[str, Any]:
@@ -24,6 +24,14 @@ def find(protocol: str, task: str, dataset: str, method: str) -> dict[str, Any]:
     Raises:
         ValueError: the protocol or the data set is unknown, or the protocol has no settings for this task and method.
     """
+    settings = _settings(protocol, task, method)
+    if "k_start" in settings:
+        settings["k_start"] = min(settings["k_start"], tasks.find(task).data_set(dataset).n)
+    return settings
+
+
+def _settings(protocol: str, task: str, method: str) -> dict[str, Any]:
+    """As chosen, on whatever data set."""
     if protocol not in PROTOCOLS:
         raise ValueError(f"protocol: expected one of {', '.join(PROTOCOLS)}, got {protocol!r}")
     kind = tasks.find(task)
@@ -36,10 +44,7 @@ def find(protocol: str, task: str, dataset: str, method: str) -> dict[str, Any]:
         raise ValueError(
             f"protocol: 'best' has settings for the methods {', '.join(known) or 'none'} of {task}, got {method!r}"
         )
-    settings = dict(known[method])
-    if "k_start" in settings:
-        settings["k_start"] = min(settings["k_start"], kind.data_set(dataset).n)
-    return settings
+    return dict(known[method])
 
 
 def grid(protocols: Sequence[str], values: Mapping[str, Sequence[Any]]) -> list[RunConfig]:
@@ -58,12 +63,19 @@ def grid(protocols: Sequence[str], values: Mapping[str, Sequence[Any]]) -> list[
 
 
 def name(config: RunConfig) -> str | None:
-    """The protocol that a configuration follows in every setting; None if it follows none."""
+    """The protocol that a configuration follows in every setting; None if it follows none.
+
+    A file of one's own need not be there any more, so that its number of pixels is unknown: such a run follows a
+    protocol at any ``k_start`` up to the chosen one.
+    """
     for protocol in PROTOCOLS:
         try:
-            settings = find(protocol, config.task, config.dataset, config.method)
+            settings = _settings(protocol, config.task, config.method)
         except ValueError:
             continue
+        if (chosen := settings.get("k_start")) is not None and config.k_start is not None:
+            known = tasks.find(config.task).sets.get(config.dataset)
+            settings["k_start"] = min(chosen, config.k_start if known is None else known.n)
         free = {setting: getattr(config, setting) for setting in _FREE}
         if config == dataclasses.replace(RunConfig(**settings), **free):
             return protocol

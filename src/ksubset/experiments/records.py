@@ -36,7 +36,7 @@ FORMAT = 2
 
 # What tells the cells of one table apart; everything else must agree, or the cells do not compare.
 _CELL = ("task", "dataset", "method", "seed")
-_HEADLINE = ("epochs", "samples", "subsets_per", "k")
+_HEADLINE = ("epochs", "samples", "subsets_per", "k", "images")
 
 
 # Of an epoch's time, in medians. Within a run epochs differ by less, the first one aside, which may load or compile.
@@ -278,6 +278,8 @@ def _words(config: RunConfig, varied: Collection[str]) -> tuple[str | None, list
     config = dataclasses.replace(config, **usual)
     subsets = "M subsets" if "samples" in varied else f"M = {quantity(config.samples, 'subset')}"
     headline = [quantity(config.epochs, "epoch"), f"{subsets} per {config.subsets_per}", f"k = {config.k}"]
+    if config.images is not None:
+        headline.append(f"images {config.images}")
     protocol = protocols.name(config)
     if protocol:
         return protocol, headline, []

@@ -16,6 +16,7 @@ import ksubset
 from ksubset._support import files, provenance
 from ksubset.experiments import checkpoints, methods, records, tasks
 from ksubset.experiments.config import RunConfig
+from ksubset.experiments.datasets import Source
 from ksubset.experiments.records import Record
 from ksubset.experiments.tasks.pixels import PixelTask
 from ksubset.experiments.training import Training
@@ -28,11 +29,11 @@ Monitor = Callable[[Training, dict[str, Any]], None]
 
 
 def resolve(config: RunConfig) -> RunConfig:
-    """The same configuration with its names checked and ``k`` filled in; loads no data.
+    """The same configuration with its names checked, and ``k`` and ``images`` filled in.
 
     Raises:
-        ValueError: a name is unknown, ``k`` does not fit the data set, or the method does not fit the task, ``k_start``
-            or ``samples``.
+        ValueError: a name is unknown, ``k`` or ``images`` does not fit the data set, or the method does not fit the
+            task, ``k_start`` or ``samples``.
     """
     source = tasks.find(config.task).data_set(config.dataset)
     method = methods.find(config.method)
@@ -51,7 +52,10 @@ def resolve(config: RunConfig) -> RunConfig:
     least = method.prepare(config)(0.0).min_samples
     if config.samples < least:
         raise ValueError(f"samples: {config.method} needs at least {least}, got {config.samples}")
-    return dataclasses.replace(config, k=k)
+    images = source.images if isinstance(source, Source) else None
+    if config.images not in (None, images):
+        raise ValueError(f"images: expected {images}, those that {config.dataset} holds now, got {config.images}")
+    return dataclasses.replace(config, k=k, images=images)
 
 
 def run(
