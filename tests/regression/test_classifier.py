@@ -320,3 +320,13 @@ def test_one_class_is_an_error() -> None:
     X, y = made(20, 4)
     with pytest.raises(ValueError, match="y: expected two classes"):
         BestSubsetClassifier(2).fit(X, y, y == 1)
+
+
+@pytest.mark.parametrize("unit", [1e160, 1e-170, 1e300, 1e-300])
+def test_units_far_from_one(unit: float) -> None:
+    X, y = made(80, 5)
+    scale = np.where(np.arange(5) % 2, unit, 1.0)
+    right, model = BestSubsetClassifier(2).fit(X, y), BestSubsetClassifier(2).fit(X * scale, y)
+    assert model.support_.tolist() == right.support_.tolist()
+    np.testing.assert_allclose(model.coef_ * scale, right.coef_, rtol=1e-6)
+    np.testing.assert_allclose(model.predict_proba(X * scale), right.predict_proba(X), rtol=1e-6)

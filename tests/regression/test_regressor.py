@@ -371,3 +371,30 @@ def test_sizes_that_nothing_tells_apart() -> None:
         BestSubsetRegressor([1, 2, 3]).fit(X, y, np.full(40, 1 / 40))
     with pytest.raises(ValueError, match=r"got \[4, 5\] for rows of a total weight of 5"):
         BestSubsetRegressor([4, 5]).fit(X[:5], y[:5])
+
+
+def test_the_same_column_in_two_units_is_one_column() -> None:
+    """Seconds since 1970 and Julian days: what tells them apart is the rounding of their large offsets."""
+    for seed in range(40):
+        rng = np.random.default_rng(seed)
+        seconds = 1.7e9 + rng.uniform(0, 3e7, size=40)
+        X = np.column_stack([seconds, seconds / 86_400 + 2_440_587.5, rng.normal(size=(40, 4))])
+        y = seconds / 1e7 + rng.normal(size=40)
+        model = BestSubsetRegressor(2).fit(X, y)
+        chosen = np.flatnonzero(model.support_)
+        assert chosen.tolist() != [0, 1]
+        assert model.rss_ == pytest.approx(np.square(y - model.predict(X)).sum(), rel=1e-6)
+        both = BestSubsetRegressor(2, always_include=[0, 1]).fit(X, y)
+        alone = BestSubsetRegressor(1, always_include=[0]).fit(X, y)
+        assert both.rss_ == pytest.approx(alone.rss_, rel=1e-6)
+        assert BestSubsetRegressor(3, always_include=[0]).fit(X, y).support_.tolist()[:2] == [True, False]
+
+
+@pytest.mark.parametrize("unit", [1e160, 1e-170, 1e300, 1e-300])
+def test_units_far_from_one(unit: float) -> None:
+    X, y = made(60, 6, noise=0.1)
+    right = BestSubsetRegressor(3).fit(X, y)
+    model = BestSubsetRegressor(3).fit(X * np.where(np.arange(6) % 2, unit, 1.0), y)
+    assert model.support_.tolist() == right.support_.tolist()
+    assert model.optimal_
+    np.testing.assert_allclose(model.coef_ * np.where(np.arange(6) % 2, unit, 1.0), right.coef_, rtol=1e-9)

@@ -13,9 +13,16 @@ from ksubset.search.arguments import check_integer
 from ksubset.selection._sklearn import check_sample_weight
 from ksubset.selection.arguments import positions
 
-__all__ = ["BestSubset"]
+__all__ = ["BestSubset", "units"]
 
 Columns = NDArray[np.int64]
+
+
+def units(x: NDArray[np.float64]) -> NDArray[np.float64]:
+    """A power of two for each column, so that the largest value in these units is from 1 to 2, or 0: squares of them
+    neither overflow nor vanish, and no digit is lost.
+    """
+    return np.ldexp(1.0, np.frexp(np.abs(x).max(0))[1] - 1)
 
 
 class BestSubset(SelectorMixin, BaseEstimator):  # type: ignore[misc]

@@ -12,7 +12,7 @@ from sklearn.model_selection import check_cv
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from ksubset.regression.base import BestSubset
+from ksubset.regression.base import BestSubset, units
 from ksubset.regression.logistic import Logistic
 from ksubset.regression.sizes import penalty
 from ksubset.regression.swapping import search_logistic
@@ -177,6 +177,8 @@ class BestSubsetClassifier(ClassifierMixin, BestSubset):  # type: ignore[misc]
     ) -> list[_Point]:
         kept = weights > 0
         x, targets, weights = x[kept], targets[kept, 1:] if targets.shape[1] == 2 else targets[kept], weights[kept]
+        unit = units(x)
+        x = x / unit
         mean = weights @ x / weights.sum() if self.fit_intercept else np.zeros(x.shape[1])
         scale = np.sqrt(weights @ np.square(x - mean) / weights.sum())
         scale[scale <= _CONSTANT * np.abs(x).max(0)] = 0
@@ -204,7 +206,7 @@ class BestSubsetClassifier(ClassifierMixin, BestSubset):  # type: ignore[misc]
                 intercepts = intercepts - intercepts.mean()
             order = np.argsort(columns)
             points.append(_Point(
-                columns[order], coefficients[order], intercepts, problem.losses(one.subset, one.theta), one.optimal
+                columns[order], (coefficients / unit[columns, None])[order], intercepts, problem.losses(one.subset, one.theta), one.optimal
             ))  # fmt: skip
         return points
 

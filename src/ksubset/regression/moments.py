@@ -6,6 +6,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from ksubset.regression.base import units
 from ksubset.regression.quadratic import Quadratic
 
 __all__ = ["Fit", "Moments"]
@@ -61,8 +62,9 @@ class Moments:
         self._always, self._alpha = always, alpha
         kept = weights > 0
         root = np.sqrt(weights[kept])[:, None]
-        x, y = x[kept], y[kept]
-        size = np.abs(x).max(0)
+        self._unit = units(x[kept])
+        x, y = x[kept] / self._unit, y[kept]
+        size, target_size = np.abs(x).max(0), np.abs(y).max()
         self._mean = weights[kept] @ x / self.num_rows if intercept else np.zeros(x.shape[1])
         self._target_mean = float(weights[kept] @ y / self.num_rows) if intercept else 0.0
         x, y = x - self._mean, y - self._target_mean
@@ -74,8 +76,15 @@ class Moments:
         self._x = x * root
         self._y = y * root[:, 0]
         self._scale = np.sqrt(np.square(self._x).sum(0))
-        self._scale[self._scale <= _CONSTANT * size * np.sqrt(self.num_rows)] = 0
+        most = np.sqrt(self.num_rows)
+        self._scale[self._scale <= _CONSTANT * size * most] = 0
         self._x *= np.divide(1, self._scale, out=np.zeros_like(self._scale), where=self._scale > 0)
+        # What a column and the target were rounded by before they were centred, as a part of what is left, in _ROUNDING.
+        self._rounding, self._target_rounding = np.ones(x.shape[1]), 1.0
+        if intercept:
+            self._rounding += np.divide(size * most, self._scale, out=np.zeros_like(size), where=self._scale > 0)
+            norm = float(np.linalg.norm(self._y))
+            self._target_rounding += target_size * most / norm if norm else 0.0
         self.quadratic, self.total = self._reduced()
 
     def _penalised(self, columns: NDArray[np.int64]) -> tuple[Array, Array]:
@@ -88,15 +97,17 @@ class Moments:
 
     def _reduced(self) -> tuple[Quadratic, float]:
         x, y = self._penalised(np.concatenate([self.free, self._always]))
-        x, kept, nothing = x[:, : len(self.free)], x[:, len(self.free) :], np.linalg.norm(y)
-        before, coefficients, target_coefficients = np.linalg.norm(x, axis=0), np.zeros(x.shape[1]), 0.0
+        x, kept, nothing = x[:, : len(self.free)], x[:, len(self.free) :], np.linalg.norm(y) * self._target_rounding
+        before = np.linalg.norm(x, axis=0) * self._rounding[self.free]
+        coefficients, target_coefficients = np.zeros(x.shape[1]), 0.0
         dependent = np.finfo(np.float64).eps * max(x.shape)
         if len(self._always):
             left, values, right = np.linalg.svd(kept, full_matrices=False)
-            independent = values > dependent * values[0]
+            independent = values > self._dependent(self._always, kept) * values[0]
             left, inverse = left[:, independent], right[independent].T / values[independent]
-            coefficients = np.linalg.norm(inverse @ (left.T @ x), axis=0)
-            target_coefficients = float(np.linalg.norm(inverse @ (left.T @ y)))
+            rounding = self._rounding[self._always].max()
+            coefficients = rounding * np.linalg.norm(inverse @ (left.T @ x), axis=0)
+            target_coefficients = rounding * float(np.linalg.norm(inverse @ (left.T @ y)))
             x, y = x - left @ (left.T @ x), y - left @ (left.T @ y)
         norms, total = np.linalg.norm(x, axis=0), float(np.linalg.norm(y))
         useful = norms > dependent * np.maximum(before, 1)
@@ -120,8 +131,14 @@ class Moments:
     def fit(self, columns: NDArray[np.int64]) -> Fit:
         """Least squares on these columns by an orthogonal decomposition; of dependent ones the shortest solution."""
         x, y = self._penalised(columns)
-        solved = np.linalg.lstsq(x, y, rcond=None)[0]
+        solved = np.linalg.lstsq(x, y, rcond=self._dependent(columns, x))[0]
         scale = self._scale[columns]
         coefficients = np.divide(solved, scale, out=np.zeros_like(scale), where=scale > 0)
         rss = float(np.square(self._y - self._x[:, columns] @ solved).sum())
-        return Fit(coefficients, self._target_mean - float(self._mean[columns] @ coefficients), rss)
+        intercept = self._target_mean - float(self._mean[columns] @ coefficients)
+        return Fit(coefficients / self._unit[columns], intercept, rss)
+
+    def _dependent(self, columns: NDArray[np.int64], x: Array) -> float:
+        """Singular values of these columns, `x`, that are rounding alone, as a part of the largest."""
+        precision = _ROUNDING * self._rounding[columns].max(initial=1.0)
+        return max(float(np.finfo(np.float64).eps) * max(x.shape), precision)

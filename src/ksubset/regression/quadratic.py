@@ -72,7 +72,7 @@ class Quadratic:
         """
         data = self._short
         step = max(1, _CHUNK // (len(data) * (subsets.shape[1] + 1)))
-        tolerance = torch.finfo(torch.float64).eps * max(self.columns.shape)
+        tolerance = max(torch.finfo(torch.float64).eps * max(self.columns.shape), self.precision)
         values, errors = [], []
         for part in subsets.split(step):
             columns = data[:, part].permute(1, 0, 2)
