@@ -9,6 +9,7 @@ import torch
 from sklearn.base import clone
 from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 from sklearn.linear_model import LogisticRegression
+from sklearn.model_selection import KFold, cross_val_predict
 from sklearn.neighbors import KNeighborsRegressor
 from sklearn.pipeline import make_pipeline
 
@@ -126,6 +127,29 @@ def test_a_nonlinear_decoder_of_the_field(field: np.ndarray) -> None:
     assert selector.modes_.shape[1] == N
 
 
+def test_search_with_an_estimator_minimises_the_error_of_the_field() -> None:
+    """Not that of modes that hold next to nothing."""
+    rng = np.random.default_rng(0)
+    for _ in range(3):
+        amplitudes = rng.normal(size=(80, 6)) * 0.3 ** np.arange(6)
+        field = amplitudes @ np.linalg.qr(rng.normal(size=(N, 6)))[0].T + 1e-3 * rng.normal(size=(80, N))
+        errors = {}
+        for method in ("qr", "search"):
+            selector = SensorSelector(
+                2, estimator=KNeighborsRegressor(3), n_modes=6, method=method, max_evaluations=276, random_state=0
+            ).fit(field)
+            told = cross_val_predict(KNeighborsRegressor(3), field[:, selector.sensors_], field)
+            errors[method] = np.square(told - field).sum()
+        assert errors["search"] <= errors["qr"]
+
+
+def test_folds_are_those_of_scikit_learn(field: np.ndarray) -> None:
+    arguments: dict[str, Any] = {"estimator": KNeighborsRegressor(3), "max_evaluations": 20, "random_state": 0}
+    expected = SensorSelector(2, cv=KFold(3), **arguments).fit(field)
+    for folds in (iter(KFold(3).split(field)), list(KFold(3).split(field))):
+        assert SensorSelector(2, cv=folds, **arguments).fit(field).sensors_.tolist() == expected.sensors_.tolist()
+
+
 @pytest.mark.parametrize("labels", [["low", "high"], ["low", "middle", "high"]])
 def test_classes(field: np.ndarray, labels: list[str]) -> None:
     place = field.argmax(1)
@@ -164,6 +188,7 @@ def test_scikit_learn_clones_it_and_takes_it_into_a_pipeline(field: np.ndarray) 
         ({"constraints": [AtMost(1, range(N))]}, None, "constraints: no subset of size 3"),
         ({}, ["a"] * 60, "y: expected numbers, or an estimator that classifies"),
         ({"estimator": LogisticRegression()}, ["a"] * 60, "y: expected two classes or more"),
+        ({}, [1.0] * 60, r"y: expected values that differ, got \[1.0\] for all snapshots"),
         ({}, [1.0] * 59, "inconsistent numbers of samples"),
     ],
 )
@@ -200,6 +225,8 @@ def test_fields_are_drawn_with_their_sensors(field: np.ndarray) -> None:
     panels = [axis for axis in figure.axes if axis.get_title()]
     assert [panel.get_title() for panel in panels] == ["true", "error"]
     np.testing.assert_array_equal(panels[0].lines[0].get_xydata(), places[[3, 8]])
+    masked = plot_field(places, {"true": field[0]}, np.isin(np.arange(N), [3, 8]))
+    np.testing.assert_array_equal(masked.axes[0].lines[0].get_xydata(), places[[3, 8]])
     low, high = panels[1].images[0].get_clim()
     assert low == -high == -np.quantile(np.abs(field[0] - field[1]), 0.995)
     # The pixel in the lower left corner is at the first place, and the upper left corner is far from all.
@@ -211,6 +238,8 @@ def test_fields_are_drawn_with_their_sensors(field: np.ndarray) -> None:
         ({"fields": {"true": field[0][1:]}}, "fields: expected 24 values"),
         ({"fields": {}}, "fields: expected at least one"),
         ({"sensors": [N]}, "sensors: expected indices from 0 to 23"),
+        ({"sensors": [1.5]}, "sensors: expected indices from 0 to 23, or a boolean mask of 24"),
+        ({"sensors": [True, False]}, "sensors: expected indices from 0 to 23, or a boolean mask of 24"),
         ({"difference": "other"}, "difference: expected one of true"),
     ):
         with pytest.raises(ValueError, match=message):

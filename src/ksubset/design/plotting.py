@@ -31,7 +31,8 @@ def plot_field(
         coordinates: Of the places, `(n, 2)`, in any order.
         fields: Values at the places by title, `(n)` each; all share one colour scale, `difference` apart, that holds
             99 % of the values. A region that is longer than three times its width is not drawn to scale.
-        sensors: Indices of the places that have a sensor, `(k)`; they are circles with a white rim.
+        sensors: Indices of the places that have a sensor, `(k)`, or a boolean mask `(n)`; they are circles with a
+            white rim.
         difference: The title of a field that is a difference; it has a scale of its own, around 0.
         unit: Of the values, beside the scales.
 
@@ -59,9 +60,15 @@ def plot_field(
         raise ValueError("fields: expected at least one field, got none")
     if difference is not None and difference not in values:
         raise ValueError(f"difference: expected one of {', '.join(values)}, got {difference!r}")
-    chosen = np.asarray(sensors, dtype=np.int64)
-    if chosen.ndim != 1 or ((chosen < 0) | (chosen >= len(places))).any():
-        raise ValueError(f"sensors: expected indices from 0 to {len(places) - 1}, got {sensors!r}")
+    chosen = np.asarray(sensors)
+    if chosen.dtype == bool and chosen.shape == (len(places),):
+        chosen = np.flatnonzero(chosen)
+    whole = chosen.dtype.kind in "iu" or not chosen.size
+    if not whole or chosen.ndim != 1 or ((chosen < 0) | (chosen >= len(places))).any():
+        raise ValueError(
+            f"sensors: expected indices from 0 to {len(places) - 1}, or a boolean mask of {len(places)}, got {sensors!r}"
+        )
+    chosen = chosen.astype(np.int64)
     shared = np.concatenate([field for title, field in values.items() if title != difference] or [np.zeros(1)])
     span = np.ptp(places, axis=0)
     # A long strip would be too thin to see anything in.

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, clone, is_classifier
 from sklearn.feature_selection import SelectorMixin
 from sklearn.metrics import check_scoring
-from sklearn.model_selection import cross_val_score
+from sklearn.model_selection import check_cv, cross_val_score
 from sklearn.preprocessing import LabelBinarizer
 from sklearn.utils import check_array, check_consistent_length, check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
@@ -44,7 +44,8 @@ class SensorSelector(SelectorMixin, BaseEstimator):  # type: ignore[misc]
             as hold 99.9 % of the variance for decoding.
         noise: Standard deviation of the noise of the sensors, in units of X: the expected error under it is
             minimised. None is for readings as they are; the ridge is then the one with the least leave-one-out error.
-        scoring: With an estimator, a scorer or the name of one, for "search"; None is the estimator's own.
+        scoring: With an estimator, a scorer or the name of one, for "search"; None is the mean squared error of the
+            field, or with y the estimator's own.
         cv: With an estimator, folds for "search", a number, a splitter, or an iterable of splits.
         max_evaluations: Sets that are scored in "search", apart from swaps; None is 2,000, or 100 with an estimator.
         always: Places that have a sensor, which count towards k.
@@ -129,6 +130,8 @@ class SensorSelector(SelectorMixin, BaseEstimator):  # type: ignore[misc]
             raise ValueError("X: expected snapshots that differ, got the same field in all of them")
         target = None if y is None else self._target(y, data)
         told = data if target is None else _for_torch(self._numbers(target))
+        if not (told != told[0]).any():
+            raise ValueError(f"y: expected values that differ, got {told[0].tolist()} for all snapshots")
         decoding = Decoding(torch.from_numpy(data), torch.from_numpy(told), noise)
         basis, strengths = _pod(data - self.mean_)
         seed = int(check_random_state(self.random_state).randint(2**31 - 1))
@@ -198,10 +201,13 @@ class SensorSelector(SelectorMixin, BaseEstimator):  # type: ignore[misc]
         return lambda subsets: decoding.errors(torch.from_numpy(subsets)).numpy()
 
     def _loss(self, data: Array, target: Any) -> Callable[[Indices], float]:
-        scorer = check_scoring(self.estimator, scoring=self.scoring)
+        # Modes are orthonormal: squared errors of their amplitudes are those of the field.
+        usual = None if self.modes_ is None else "neg_mean_squared_error"
+        scorer = check_scoring(self.estimator, scoring=usual if self.scoring is None else self.scoring)
+        folds = check_cv(self.cv, target, classifier=is_classifier(self.estimator))
 
         def loss(subset: Indices) -> float:
-            scores = cross_val_score(clone(self.estimator), data[:, subset], target, scoring=scorer, cv=self.cv)
+            scores = cross_val_score(clone(self.estimator), data[:, subset], target, scoring=scorer, cv=folds)
             return -float(scores.mean())
 
         return loss
