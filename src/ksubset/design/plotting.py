@@ -66,7 +66,8 @@ def plot_field(
     whole = chosen.dtype.kind in "iu" or not chosen.size
     if not whole or chosen.ndim != 1 or ((chosen < 0) | (chosen >= len(places))).any():
         raise ValueError(
-            f"sensors: expected indices from 0 to {len(places) - 1}, or a boolean mask of {len(places)}, got {sensors!r}"
+            f"sensors: expected indices from 0 to {len(places) - 1}, or a boolean mask of {len(places)}, "
+            f"got {sensors!r}"
         )
     chosen = chosen.astype(np.int64)
     shared = np.concatenate([field for title, field in values.items() if title != difference] or [np.zeros(1)])

@@ -180,8 +180,8 @@ def find(name: str) -> Source:
 
 
 @functools.lru_cache(maxsize=1)
-def _own(path: Path, *version: int) -> Source:
-    """The data set of a file; a file that has changed is read anew."""
+def _own(path: Path, *_version: int) -> Source:
+    """The data set of a file; one that has changed since, as its time or size tells, is read anew."""
     parts = _read_own(path)
     num_classes = 1 + max(int(labels.max(initial=0)) for _, labels in parts)
     side = parts[0][0].shape[1]

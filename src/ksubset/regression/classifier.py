@@ -206,7 +206,8 @@ class BestSubsetClassifier(ClassifierMixin, BestSubset):  # type: ignore[misc]
                 intercepts = intercepts - intercepts.mean()
             order = np.argsort(columns)
             points.append(_Point(
-                columns[order], (coefficients / unit[columns, None])[order], intercepts, problem.losses(one.subset, one.theta), one.optimal
+                columns[order], (coefficients / unit[columns, None])[order], intercepts,
+                problem.losses(one.subset, one.theta), one.optimal,
             ))  # fmt: skip
         return points
 

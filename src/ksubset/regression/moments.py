@@ -79,7 +79,7 @@ class Moments:
         most = np.sqrt(self.num_rows)
         self._scale[self._scale <= _CONSTANT * size * most] = 0
         self._x *= np.divide(1, self._scale, out=np.zeros_like(self._scale), where=self._scale > 0)
-        # What a column and the target were rounded by before they were centred, as a part of what is left, in _ROUNDING.
+        # By what they were rounded before they were centred, as a part of what is left, in units of _ROUNDING.
         self._rounding, self._target_rounding = np.ones(x.shape[1]), 1.0
         if intercept:
             self._rounding += np.divide(size * most, self._scale, out=np.zeros_like(size), where=self._scale > 0)

@@ -2,6 +2,7 @@
 
 import gzip
 import re
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,7 @@ import pytest
 from typer.testing import CliRunner
 
 from ksubset import cli
-from ksubset.selection.tabular.files import CsvFormat, Source
+from ksubset.selection.tabular.files import CsvFormat, Source, check_out
 from ksubset.selection.tabular.leaks import leaks
 from ksubset.selection.tabular.models import make_model
 from ksubset.selection.tabular.notation import parse
@@ -152,6 +153,10 @@ def test_marks_that_are_given_hold() -> None:
         assert found.values.tolist() == values
     with pytest.raises(ValueError, match=r"thousands: expected another mark than decimal, got '\.'"):
         CsvFormat(decimal=".", thousands=".")
+    for name in ("decimal", "thousands"):
+        with pytest.raises(ValueError, match=rf"{name}: expected another mark than sep, got ','"):
+            CsvFormat(sep=",", **{name: ","})
+    assert parse(column, CsvFormat(decimal=";")) is None
     with pytest.raises(ValueError, match="sep: expected a single character, got ', '"):
         CsvFormat(sep=", ")
 
@@ -351,3 +356,49 @@ def test_an_order_of_time_that_is_not_known(cells: list[str | None], expected: s
     frame = pd.DataFrame({"when": cells, "x": [1.0, 2, 3], "y": [1.0, 2, 4]}).convert_dtypes(dtype_backend="pyarrow")
     with pytest.raises(ValueError, match=f"time: expected {expected}"):
         tabulate(frame, "y", time="when")
+
+
+@pytest.mark.parametrize("far", ["9999-12-31", "1500-01-01 12:30", "0001-01-01T00:00:00Z"])
+def test_dates_far_from_today(tmp_path: Path, far: str) -> None:
+    days = [far if place % 5 == 0 else f"2020-01-{1 + place % 28:02d}" for place in range(60)]
+    lines = [f"{day},{place % 7}" for place, day in enumerate(days)]
+    found = tabulated(tmp_path / "data.csv", "\n".join(["when,y", *lines])).features["when"]
+    expected = [datetime.fromisoformat(day).replace(tzinfo=UTC) - datetime(1970, 1, 1, tzinfo=UTC) for day in days]
+    assert found.tolist() == [difference / timedelta(days=1) for difference in expected]
+
+
+def test_whole_numbers_that_no_integer_holds(tmp_path: Path) -> None:
+    values = [10**21 * (1 + place % 9) for place in range(60)]
+    lines = [f"{value},{place},{place % 7}" for place, value in enumerate(values)]
+    table = tabulated(tmp_path / "data.csv", "\n".join(["long,short,y", *lines]))
+    assert table.features["long"].tolist() == [float(value) for value in values]
+    assert table.features["short"].tolist() == list(range(60))
+
+
+def test_whole_numbers_that_floats_merge_are_said(tmp_path: Path) -> None:
+    lines = [f"{2**60 + place * place},{2**53 - place},{place % 7}" for place in range(60)]
+    table = tabulated(tmp_path / "data.csv", "\n".join(["id,exact,y", *lines]))
+    assert list(table.suspects) == ["id"]
+    assert "not all can be told apart" in table.suspects["id"]
+
+
+def test_decimal_commas_with_exponents(tmp_path: Path) -> None:
+    lines = [f"{place},5e+05;{place % 7}" for place in range(60)]
+    table = tabulated(tmp_path / "data.csv", "\n".join(["x;y", *lines]))
+    assert table.features["x"].tolist() == [(place + 0.5) * 1e5 for place in range(60)]
+
+
+def test_names_with_line_breaks_are_compared(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match=r"columns of different names, got 'a' more than once"):
+        tabulated(tmp_path / "data.csv", '"in\nmm",a,a,y\n' + "1,2,3,4\n" * 5)
+    lines = [f"{place},{-place},{place % 7}" for place in range(60)]
+    table = tabulated(tmp_path / "data.csv", '"in\nmm",a,y\n' + "\n".join(lines))
+    assert list(table.features) == ["in\nmm", "a"]
+
+
+def test_where_columns_cannot_be_written(tmp_path: Path) -> None:
+    (tmp_path / "folder.csv").mkdir()
+    with pytest.raises(IsADirectoryError, match=r"out: expected a file, got the folder .*folder\.csv"):
+        check_out(tmp_path / "folder.csv", tmp_path / "data.csv")
+    with pytest.raises(OSError, match=r"out: expected a folder to write into, got /proc"):
+        check_out(Path("/proc/kept.csv"), tmp_path / "data.csv")

@@ -103,7 +103,7 @@ def test_a_p_value_counts_the_search_itself() -> None:
     np.testing.assert_array_equal(again.null_scores_, fitted.null_scores_)
 
 
-def test_groups_are_exchanged_as_a_whole_or_kept() -> None:
+def test_groups_are_exchanged_as_a_whole() -> None:
     rng = np.random.default_rng(0)
     groups = rng.permutation(np.repeat(np.arange(6), 4))
     labels = np.array([0, 0, 0, 1, 1, 1])[groups]
@@ -116,11 +116,40 @@ def test_groups_are_exchanged_as_a_whole_or_kept() -> None:
         differs += (target != labels).any()
     assert differs > 10
     numbers = rng.standard_normal(24)
-    target = numbers[shuffled(numbers, groups, rng)]
-    assert (target != numbers).any()
-    for group in range(6):
-        assert set(target[groups == group]) == set(numbers[groups == group])
     assert sorted(shuffled(numbers, None, rng)) == list(range(24))
+    before = sorted(sorted(numbers[groups == group]) for group in range(6))
+    for _ in range(20):
+        target = numbers[shuffled(numbers, groups, rng)]
+        assert sorted(sorted(target[groups == group]) for group in range(6)) == before
+        assert (target != numbers).any()
+
+
+def test_one_mixed_group_does_not_keep_all_others_as_they_are() -> None:
+    rng = np.random.default_rng(0)
+    groups = np.repeat(np.arange(21), 5)
+    labels = np.r_[np.repeat(np.arange(20) % 2, 5), 0, 1, 0, 1, 1]
+    same = []
+    for _ in range(20):
+        target = labels[shuffled(labels, groups, rng)]
+        assert all(len(set(target[groups == group])) == 1 for group in range(20))
+        assert sorted(target[groups == 20]) == [0, 0, 1, 1, 1]
+        assert target.sum() == labels.sum()
+        same.append((target == labels)[:100].mean())
+    assert np.mean(same) < 0.7
+
+
+def test_groups_of_other_sizes_keep_their_own_targets() -> None:
+    rng = np.random.default_rng(0)
+    groups = np.repeat([3, 1, 2, 0], [2, 3, 4, 3])
+    numbers = np.arange(12)
+    for _ in range(20):
+        target = shuffled(numbers, groups, rng)
+        assert set(target[groups == 3]) == {0, 1}
+        assert set(target[groups == 2]) == {5, 6, 7, 8}
+        assert {frozenset(target[groups == 1]), frozenset(target[groups == 0])} == {
+            frozenset({2, 3, 4}),
+            frozenset({9, 10, 11}),
+        }
 
 
 class Weighted(GaussianNB):  # type: ignore[misc]

@@ -4,7 +4,8 @@ import codecs
 import contextlib
 import csv
 import dataclasses
-import io
+import functools
+import itertools
 import re
 import warnings
 from collections import Counter
@@ -21,7 +22,7 @@ import pyarrow.parquet as pq
 from chardet import EncodingEra
 from pandas.io.common import get_handle
 
-from ksubset._support.files import write
+from ksubset._support.files import prepare, write
 
 __all__ = ["CsvFormat", "Source", "check_out"]
 
@@ -31,6 +32,7 @@ _OTHERS = (".parquet", ".feather", ".xlsx", ".xls")
 _SEPARATORS = (",", ";", "\t", "|")
 _MARKS = {codecs.BOM_UTF16_LE: "utf-16", codecs.BOM_UTF16_BE: "utf-16"}
 _NOT_ASCII = re.compile(rb'[^\s\d,;|"]*[\x80-\xff][^\s\d,;|"]*')
+_LONG = r"\d{19}"
 # Bytes for the guess of the encoding, and characters for that of the separator.
 _SAMPLE, _SNIFFED = 2**20, 20_000
 
@@ -49,7 +51,7 @@ class CsvFormat:
         na: Cells that stand for a missing value, besides those that pandas knows (none, NA, NaN, null, ...).
 
     Raises:
-        ValueError: A mark is no single character, or two are the same.
+        ValueError: A mark is no single character, or two that cannot be told apart are the same.
     """
 
     sep: str | None = None
@@ -65,8 +67,10 @@ class CsvFormat:
             mark = getattr(self, name)
             if mark is not None and len(mark) != 1:
                 raise ValueError(f"{name}: expected a single character, got {mark!r}")
-        if self.decimal is not None and self.decimal == self.thousands:
-            raise ValueError(f"thousands: expected another mark than decimal, got {self.thousands!r}")
+        for name, other in (("thousands", "decimal"), ("decimal", "sep"), ("thousands", "sep")):
+            mark = getattr(self, name)
+            if mark is not None and mark == getattr(self, other):
+                raise ValueError(f"{name}: expected another mark than {other}, got {mark!r}")
 
 
 class Source:
@@ -169,8 +173,9 @@ class Source:
         with get_handle(self.path, "r", encoding=self.format.encoding, compression="infer") as handles:
             lines = (str(line) for line in handles.handle)
             mark = self.format.comment
-            line = next((line for line in lines if line.strip() and not (mark and line.startswith(mark))), "")
-        return next(csv.reader(io.StringIO(line), delimiter=self.format.sep or ","), [])
+            below = itertools.dropwhile(lambda line: not line.strip() or bool(mark and line.startswith(mark)), lines)
+            # A name in quotes may go on in the next line.
+            return next(csv.reader(below, delimiter=self.format.sep or ","), [])
 
     def _frame(self, columns: Collection[str], **options: Any) -> pd.DataFrame:
         if self._ending == ".parquet":
@@ -185,11 +190,17 @@ class Source:
             with warnings.catch_warnings():
                 # As R writes names of rows: the last cells would be lost, and all columns have the name of another.
                 warnings.filterwarnings("error", "Length of header", pd.errors.ParserWarning)
-                frame: pd.DataFrame = pd.read_csv(
-                    self.path, sep=how.sep, encoding=how.encoding, header=0 if how.header else None,
+                read = functools.partial(
+                    pd.read_csv, self.path, sep=how.sep, encoding=how.encoding, header=0 if how.header else None,
                     comment=how.comment, decimal=how.decimal or ".", thousands=how.thousands, index_col=False,
                     low_memory=False, **{"na_values": list(how.na)} | options,
                 )  # fmt: skip
+                try:
+                    frame: pd.DataFrame = read()
+                except OverflowError:  # whole numbers that fit into no integer of Arrow, which as text become floats
+                    cells = read(dtype=str)
+                    long = [name for name in cells if cells[name].str.contains(_LONG).any()]
+                    frame = read(dtype=dict.fromkeys(long, str))
         except pd.errors.ParserWarning as warning:
             raise ValueError("its rows have more cells than the header has names") from warning
         return frame if how.header else frame.rename(columns=lambda place: f"x{place}")
@@ -208,6 +219,9 @@ def check_out(out: Path, data: Path) -> None:
         raise FileNotFoundError(f"out: expected a file in a folder that exists, got {out}")
     if out.resolve() == data.resolve():
         raise ValueError(f"out: expected another file than that of the data, got {out}")
+    if out.is_dir():
+        raise IsADirectoryError(f"out: expected a file, got the folder {out}")
+    prepare(out.parent)
 
 
 def _repeated(names: list[str]) -> list[str]:

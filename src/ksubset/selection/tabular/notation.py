@@ -56,7 +56,7 @@ def _notation(number: str, note: str, thousands: str, decimal: str) -> _Notation
 
 
 _POINT = _notation(_PLAIN, "", "", ".")
-_COMMA = _notation(r"\d+,\d*|,\d+|\d+", "decimal commas", "", ",")
+_COMMA = _notation(_PLAIN.replace(r"\.", ","), "decimal commas", "", ",")
 # One of these is chosen for all numbers of a column, and the first that fits them.
 _NOTATIONS = (
     _POINT,
@@ -92,6 +92,8 @@ def parse(text: pd.Series, format: CsvFormat) -> Numbers | None:
     notations = [one for one in _NOTATIONS if _allowed(one, format)]
     if format.sep == ";" and _COMMA in notations:
         notations = [_POINT, _COMMA, *notations] if _POINT in notations else [_COMMA, *notations]
+    if not notations:
+        return None
     fits = [bare.map(lambda cell, one=one: one.pattern.fullmatch(cell) is not None) for one in notations]
     best = max(range(len(fits)), key=lambda place: (fits[place].sum(), -place))
     numbers, notation = fits[best], notations[best]

@@ -18,6 +18,7 @@ __all__ = ["TASKS", "Table", "check_names", "tabulate"]
 TASKS = ("classification", "regression")
 _DATE = r"\d{4}-\d\d-\d\d(?:[T ]\d\d:\d\d(?::\d\d(?:\.\d+)?)?(?:Z|[+-]\d\d:?\d\d)?)?"
 _SHOWN = 3
+_EXACT = 2**53  # whole numbers up to here are floats of their own
 _DAY = 86_400_000_000  # in microseconds
 
 
@@ -166,6 +167,8 @@ class _Reader:
         """Numbers with NaN, or categories in order; `(N)`."""
         text = _text_or_numbers(column, name)
         if isinstance(text, np.ndarray):
+            if pa.types.is_integer(pa.array(column).type) and (np.abs(text) > _EXACT).any():
+                self.suspects[name] = "has whole numbers of 16 digits and more, of which not all can be told apart"
             return text
         found = parse(text, self.format)
         if found is not None and not found.others:
@@ -203,7 +206,8 @@ def _text_or_numbers(column: pd.Series, name: str) -> NDArray[np.float64] | pd.S
     if len(given) and given.str.fullmatch(_DATE).all():
         dates = pd.to_datetime(text, format="ISO8601", utc=True, errors="coerce")
         if dates.notna().sum() == len(given):
-            return np.asarray((dates - pd.Timestamp(0, tz="UTC")) / pd.Timedelta(days=1), dtype=np.float64)
+            # Nanoseconds would not reach far from today.
+            return _days(pa.array(dates.dt.as_unit("us"), from_pandas=True))
     return text
 
 

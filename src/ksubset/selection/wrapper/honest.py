@@ -107,8 +107,9 @@ def null_searches(problem: Problem, count: int, seed: int) -> Iterator[Found]:
 def shuffled(target: NDArray[Any], groups: NDArray[Any] | None, rng: np.random.Generator) -> NDArray[np.intp]:
     """Rows `(N)` whose targets come in place of those of the first, the second, and so on.
 
-    Rows of one group may be alike, and so are not exchanged with those of others: targets that are the same within each
-    group go to other groups as a whole, as the first row of theirs; others are exchanged within theirs.
+    Rows of one group may be alike, and so are not exchanged one by one with those of others: targets that are the same
+    within a group go to another such group as a whole; those that are not, to a group of the same size, or to the same
+    one, in any order.
 
     Arguments:
         target: `(N)` or `(N, m)`.
@@ -117,13 +118,15 @@ def shuffled(target: NDArray[Any], groups: NDArray[Any] | None, rng: np.random.G
     """
     if groups is None:
         return rng.permutation(len(target))
-    _, first, places = np.unique(groups, return_index=True, return_inverse=True)
-    if (target == target[first][places]).all():
-        return first[rng.permutation(len(first))][places]
-    order = np.arange(len(target))
-    for group in range(len(first)):
-        rows = np.flatnonzero(places == group)
-        order[rows] = rng.permutation(rows)
+    _, places, sizes = np.unique(groups, return_inverse=True, return_counts=True)
+    rows = np.split(np.argsort(places, kind="stable"), sizes.cumsum()[:-1])
+    # A class of groups that may be exchanged: 0 for those of one target, the size for others.
+    kinds = np.array([0 if (target[members] == target[members[0]]).all() else len(members) for members in rows])
+    order = np.empty(len(target), dtype=np.intp)
+    for kind in np.unique(kinds):
+        alike = np.flatnonzero(kinds == kind)
+        for to, source in zip(alike, rng.permutation(alike), strict=True):
+            order[rows[to]] = rows[source][0] if kind == 0 else rng.permutation(rows[source])
     return order
 
 
