@@ -3,6 +3,7 @@
 import itertools
 import math
 import re
+import signal
 import threading
 import time
 import tracemalloc
@@ -17,7 +18,7 @@ import numpy as np
 import pytest
 import torch
 
-from ksubset.search import Apart, AtLeast, AtMost, Budget, Exactly, Search, SearchResult, minimize
+from ksubset.search import Apart, AtLeast, AtMost, Budget, Exactly, Search, SearchProgress, SearchResult, minimize
 from ksubset.search.space import SearchSpace
 
 N, K = 20, 5
@@ -370,6 +371,29 @@ def test_callbacks_patience_seconds_and_interrupts_end_it() -> None:
         assert minimize(interrupted, 30, 6).num_evaluations == 9
 
 
+@pytest.mark.usefixtures("interruptible")
+def test_ctrl_c_between_two_calls_of_f_keeps_the_result() -> None:
+    def late(progress: SearchProgress) -> None:
+        if progress.num_evaluations == 20:
+            signal.raise_signal(signal.SIGINT)
+
+    def early(_: Any) -> float:
+        signal.raise_signal(signal.SIGINT)
+        return 0.0
+
+    before = signal.getsignal(signal.SIGINT)
+    with pytest.warns(UserWarning, match="interrupted"):
+        assert minimize(np.sum, 30, 6, callbacks=late).num_evaluations == 20
+    with pytest.raises(KeyboardInterrupt):
+        minimize(early, 30, 6)
+    assert signal.getsignal(signal.SIGINT) is before
+
+
+def test_a_tensor_in_bfloat16_is_a_number() -> None:
+    found = minimize(lambda subset: torch.tensor(float(subset.sum()), dtype=torch.bfloat16), 9, 2, max_evaluations=36)
+    assert found.subset.tolist() == [0, 1]
+
+
 @pytest.mark.parametrize(
     "end",
     [
@@ -539,3 +563,21 @@ def test_nearly_all_subsets_are_found(n: int, k: int, left: int) -> None:
     result = minimize(f, n, k, max_evaluations=budget, random_state=0)
     assert result.num_evaluations == len(seen) == budget
     assert not result.optimal
+
+
+@pytest.mark.parametrize("shift", [0.0, 100.0])
+def test_items_at_exactly_the_distance_are_far_enough(shift: float) -> None:
+    """0.7 and 0.4 are 0.29999999999999993 apart."""
+    places = np.arange(11) / 10 + shift
+    between = np.abs(places[:, None] - places)
+    for apart in (Apart(0.3, coordinates=places), Apart(0.3, distances=np.round(between, 15))):
+        assert [tuple(pair) for pair in sorted(apart.pairs.tolist())] == [
+            (first, second) for first, second in combinations(range(11), 2) if second - first < 3
+        ]
+
+
+def test_subsets_told_together_are_taken_together() -> None:
+    search = Search(5, 2)
+    with pytest.raises(ValueError, match="subsets"):
+        search.tell([[0, 1], [0, 9]], [1.0, 2.0])
+    assert search.num_evaluations == 0

@@ -2,18 +2,17 @@
 
 import dataclasses
 import datetime
-import signal
-import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
 import numpy
 import torch
 
 import ksubset
 from ksubset._support import files, provenance
+from ksubset._support.interrupts import Interrupt
 from ksubset.experiments import checkpoints, methods, records, tasks
 from ksubset.experiments.config import RunConfig
 from ksubset.experiments.datasets import Source
@@ -106,7 +105,7 @@ def run(
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     kind = tasks.find(config.task)
     data = kind.load(config.dataset)
-    with checkpoints.exclusive(out, config) as folder, _Interrupt() as interrupt, seeded(config.seed, device):
+    with checkpoints.exclusive(out, config) as folder, Interrupt() as interrupt, seeded(config.seed, device):
         training = Training(config, data, device)
         task = training.task
         history, seconds = checkpoints.resume(training.joint, config, folder)
@@ -152,25 +151,3 @@ def run(
     if interrupt.requested:
         raise KeyboardInterrupt
     return record
-
-
-class _Interrupt:
-    """Turns the first Ctrl-C within the context into a request, so that it never cuts a step or a file in two."""
-
-    requested = False
-
-    def __enter__(self) -> Self:
-        # Python delivers signals to the main thread, and lets no other one install handlers.
-        self._active = threading.current_thread() is threading.main_thread()
-        if self._active:
-            self._previous = signal.signal(signal.SIGINT, self._handle)
-        return self
-
-    def __exit__(self, *exception: object) -> None:
-        if self._active:
-            signal.signal(signal.SIGINT, self._previous)
-
-    def _handle(self, *_: object) -> None:
-        if self.requested:
-            raise KeyboardInterrupt
-        self.requested = True

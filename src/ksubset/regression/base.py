@@ -22,7 +22,8 @@ def units(x: NDArray[np.float64]) -> NDArray[np.float64]:
     """A power of two for each column, so that the largest value in these units is from 1 to 2, or 0: squares of them
     neither overflow nor vanish, and no digit is lost.
     """
-    return np.ldexp(1.0, np.frexp(np.abs(x).max(0))[1] - 1)
+    powers: NDArray[np.float64] = np.ldexp(1.0, np.frexp(np.abs(x).max(0))[1] - 1)
+    return powers
 
 
 class BestSubset(SelectorMixin, BaseEstimator):  # type: ignore[misc]

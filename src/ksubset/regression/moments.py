@@ -140,5 +140,5 @@ class Moments:
 
     def _dependent(self, columns: NDArray[np.int64], x: Array) -> float:
         """Singular values of these columns, `x`, that are rounding alone, as a part of the largest."""
-        precision = _ROUNDING * self._rounding[columns].max(initial=1.0)
-        return max(float(np.finfo(np.float64).eps) * max(x.shape), precision)
+        precision = _ROUNDING * float(self._rounding[columns].max(initial=1.0))
+        return max(float(np.finfo(np.float64).eps * max(x.shape)), precision)

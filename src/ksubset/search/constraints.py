@@ -14,6 +14,9 @@ from ksubset.search.arguments import check_integer, check_items
 
 __all__ = ["Apart", "AtLeast", "AtMost", "Budget", "Constraint", "Exactly", "Inequalities"]
 
+# Of coordinates, or of a distance: those that are as far apart as they should be may seem nearer by so much.
+_ROUNDING = 1e-14
+
 
 @dataclass(frozen=True)
 class Inequalities:
@@ -182,7 +185,7 @@ class Apart(Constraint):
     """No two items closer than a distance, or no two of given pairs.
 
     Arguments:
-        distance: Least distance of two items in a subset.
+        distance: Least distance of two items in a subset; they may be nearer by rounding.
         coordinates: `(n, d)`, for Euclidean distances; or `(n)`, on a line.
         distances: `(n, n)`, symmetric, instead.
         pairs: `(P, 2)`, indices of items that exclude each other, instead of all of these.
@@ -234,13 +237,15 @@ class Apart(Constraint):
                 raise ValueError(f"coordinates: expected shape (n, d), got {points.shape}")
             # Those at exactly this distance are far enough, and the tree finds them too.
             near = KDTree(points).query_pairs(distance, output_type="ndarray").reshape(-1, 2)
-            near = near[np.linalg.norm(points[near[:, 0]] - points[near[:, 1]], axis=1) < distance]
+            between = np.linalg.norm(points[near[:, 0]] - points[near[:, 1]], axis=1)
+            near = near[between < distance - _ROUNDING * np.abs(points).max(initial=0.0)]
             self.pairs, self._size = near, len(points)
             return
         square = _numbers("distances", distances, 2)
         if square.shape[0] != square.shape[1] or not np.array_equal(square, square.T):
             raise ValueError(f"distances: expected a symmetric matrix, got shape {square.shape}")
-        self.pairs, self._size = np.argwhere(np.triu(square < distance, 1)), len(square)
+        near = np.triu(square < distance * (1 - _ROUNDING), 1)
+        self.pairs, self._size = np.argwhere(near), len(square)
 
     def __str__(self) -> str:
         return f"Apart({len(self.pairs)} pairs)" if self.distance is None else f"Apart({self.distance:g})"

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ksubset._support.identity import digests
+from ksubset._support.interrupts import Interrupt
 from ksubset.search.arguments import check_integer, check_positive, is_integer, listed, listed_callbacks, notify
 from ksubset.search.checkpoint import Checkpoint, identity_of
 from ksubset.search.constraints import Constraint
@@ -80,9 +81,10 @@ def minimize(
             as far as these are known, else None.
         checkpoint: Path of a file to which every value is written as it comes. Another call with the same arguments
             takes what is there instead of calling f again, and so resumes; the limits may change, and more evaluations
-            go on from where fewer ended. A file of another problem is an error, which says what differs. Functions are
-            told apart by their names, and need one; those within other functions also by the variables of these that
-            they use, methods and other objects by what they hold, none of which calls of f may change.
+            go on from where fewer ended, unless they now reach a good part of all subsets, which is another search. A
+            file of another problem is an error, which says what differs. Functions are told apart by their names, and
+            need one; those within other functions also by the variables of these that they use, methods and other
+            objects by what they hold, none of which calls of f may change.
         callbacks: A function or several, called with a `SearchProgress` after each batch of evaluations; if one
             returns True, the search ends with the best so far. So it does, with a warning, on KeyboardInterrupt.
         verbose: Above 0, prints a line every two seconds.
@@ -93,8 +95,8 @@ def minimize(
 
     Raises:
         TypeError, ValueError: An argument is of a wrong kind or out of range; constraints leave no subset, and the
-            message names a smallest number of them that cannot be fulfilled together; f returns something of a wrong
-            kind or shape, or nothing finite at all.
+            message names some of them, no more than needed, that cannot be fulfilled together; f returns something of a
+            wrong kind or shape, or nothing finite at all.
 
     References:
         Kirkpatrick, Gelatt and Vecchi (1983), Optimization by simulated annealing, Science 220.
@@ -153,8 +155,8 @@ def minimize(
     start = shown = time.monotonic()
     ended = False
     try:
-        with evaluate.workers:
-            while not ended:
+        with evaluate.workers, Interrupt() as interrupt:
+            while not ended and not interrupt.requested:
                 in_vain = search.in_vain >= patient
                 if in_vain and not noisy:
                     break
@@ -167,12 +169,12 @@ def minimize(
                 values: list[float] = []
                 try:
                     # One by one, so that an interrupt leaves those that are there.
-                    values.extend(_values(evaluate, keep, [search.space.items(point) for point in points]))
+                    with interrupt.at_once():
+                        values.extend(_values(evaluate, keep, [search.space.items(point) for point in points]))
                 except KeyboardInterrupt:
+                    interrupt.requested = True
                     if not search.num_evaluations and not values:
                         raise
-                    ended = True
-                    warnings.warn("interrupted: the result is the best found so far", stacklevel=2)
                 for point, value in zip(points, values, strict=False):
                     search.state.record(point, value)
                 now = time.monotonic()
@@ -184,6 +186,10 @@ def minimize(
     finally:
         if keep is not None:
             keep.close()
+    if interrupt.requested:
+        if not search.num_evaluations:
+            raise KeyboardInterrupt
+        warnings.warn("interrupted: the result is the best found so far", stacklevel=2)
     return search.result()
 
 

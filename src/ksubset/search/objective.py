@@ -85,7 +85,9 @@ def numbers(result: Any, count: int | None, expected: str) -> NDArray[np.float64
     Raises:
         TypeError, ValueError: They are none; the message begins with what was expected.
     """
-    result = result.detach().cpu() if isinstance(result, torch.Tensor) else result
+    if isinstance(result, torch.Tensor):
+        # NumPy has no bfloat16.
+        result = (result.float() if result.dtype == torch.bfloat16 else result).detach().cpu()
     try:
         plain = np.asarray(result)
         # NumPy would take None as NaN, parse strings, and drop imaginary parts.

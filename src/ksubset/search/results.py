@@ -48,7 +48,8 @@ class SearchResult:
         subset: `(k)`, int64, ascending indices.
         value: Its value; with noise `confirmed_value`, or the mean of its values if there is none, which
             flatters.
-        standard_error: Of that mean; 0 without noise, NaN if the subset was evaluated once.
+        standard_error: Of that mean; 0 without noise. One value of the subset takes the spread of those that were
+            evaluated several times, and is NaN where none was.
         confirmed_value: With noise, the mean of values that had no part in the choice of the finalists, if any was
             finite; else None.
         num_evaluations: Values used.

@@ -136,11 +136,13 @@ class Search:
         """
         subsets = list(subsets)
         values = numbers(values, len(subsets), f"values: expected shape ({len(subsets)},), one for each subset")
-        for subset, value in zip(subsets, values.tolist(), strict=True):
-            items = (
-                np.flatnonzero(subset) if self._encoding == "mask" and len(subset) == self.space.num_items else subset
-            )
-            self.state.record(self.space.point("subsets", items), value)
+        points = []
+        for subset in subsets:
+            is_mask = self._encoding == "mask" and len(subset) == self.space.num_items
+            points.append(self.space.point("subsets", np.flatnonzero(subset) if is_mask else subset))
+        # All of them or, where one is wrong, none.
+        for point, value in zip(points, values.tolist(), strict=True):
+            self.state.record(point, value)
 
     def result(self) -> SearchResult:
         """The best so far.
