@@ -8,7 +8,7 @@ import polars as pl
 import pyarrow as pa
 import pytest
 
-from ksubset.stats import ConditionalLogit, CoxPH
+from ksubset.stats import ConditionalLogit, CoxPH, SamplingDesign
 
 ROWS = 30
 
@@ -335,3 +335,13 @@ def test_a_common_shift_costs_no_digits(made: dict[str, Any], fit: Any) -> None:
     results = fit(made, x=shifted).fit()
     assert results.llf == pytest.approx(expected.llf, rel=1e-13)
     np.testing.assert_allclose(results.bse, expected.bse, rtol=1e-12)
+
+
+def test_masked_values_are_missing() -> None:
+    x = np.ma.masked_greater(np.arange(12.0).reshape(6, 2), 10)
+    with pytest.raises(ValueError, match="exog column 'x2' has 1 missing values"):
+        ConditionalLogit([0, 1, 0, 1, 1, 0], x, [0, 0, 0, 1, 1, 1])
+    with pytest.raises(ValueError, match="sizes has 1 missing values"):
+        SamplingDesign.from_sizes(np.ma.masked_greater([1.0, 2.0, 3.0], 2), 1)
+    with pytest.raises(ValueError, match="inclusion_probabilities has 1 missing values"):
+        SamplingDesign(np.ma.masked_less([0.5, 0.5, 0.2], 0.3))

@@ -242,3 +242,21 @@ def test_progress_is_told(made: dict[str, Any]) -> None:
     assert told[0][1] == results.llnull
     assert told[-1][1] == results.llf
     assert results.aic == 2 * COLUMNS - 2 * results.llf
+
+
+@pytest.mark.parametrize("entry", [False, True])
+def test_sums_over_a_stratum_know_nothing_of_the_others(entry: bool) -> None:
+    """Where others have rows of so large a hazard that what comes after them adds a multiple of their sums."""
+    rng = np.random.default_rng(0)
+    x, time, event = rng.normal(size=(40, 2)), rng.exponential(size=40).round(1) + 0.1, rng.random(40) < 0.7
+    enters = time * rng.choice([0, 0.5], 40) if entry else None
+    first, beta = slice(20), np.array([0.3, -0.2])
+    alone = CoxPH(time[first], event[first], x[first], entry=None if enters is None else enters[first])
+    expected = np.empty(20)
+    expected[alone._order] = alone._expected(beta * alone._scale)
+    for offset in (0.0, 20.0, 40.0):
+        high = np.where((np.arange(40) >= 20) & (time < 0.6), offset, 0.0)
+        both = CoxPH(time, event, x, strata=np.repeat(["a", "b"], 20), offset=high, entry=enters)
+        found = np.empty(40)
+        found[both._order] = both._expected(beta * both._scale)
+        np.testing.assert_allclose(found[first], expected, rtol=1e-12, atol=1e-14)

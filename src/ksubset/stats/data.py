@@ -9,7 +9,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 __all__ = [
-    "Columns", "by_formula", "check_rows", "column_of", "columns", "copies", "events", "integers", "labels",
+    "Columns", "array", "by_formula", "check_rows", "column_of", "columns", "copies", "events", "integers", "labels",
     "matching_columns", "numbers",
 ]  # fmt: skip
 
@@ -40,18 +40,23 @@ def columns(exog: Any) -> Columns:
     table = _table(exog)
     frame = exog.to_frame() if isinstance(exog, pd.Series) else table
     if frame is None:
-        array = np.asarray(exog)
-        if array.ndim not in {1, 2}:
-            raise ValueError(f"exog must have shape (rows, columns), got {array.shape}")
-        array = array.reshape(len(array), -1)
-        frame = pd.DataFrame(array, columns=[f"x{j + 1}" for j in range(array.shape[1])])
+        values = array(exog)
+        if values.ndim not in {1, 2}:
+            raise ValueError(f"exog must have shape (rows, columns), got {values.shape}")
+        values = values.reshape(len(values), -1)
+        frame = pd.DataFrame(values, columns=[f"x{j + 1}" for j in range(values.shape[1])])
     names = [str(name) for name in frame.columns]
     if not names or not len(frame):
         raise ValueError(f"exog must have at least one row and one column, got shape {frame.shape}")
     if len(set(names)) < len(names):
         raise ValueError(f"the columns of exog must have different names, got {names}")
-    values = [_as_floats(frame.iloc[:, j], f"exog column {name!r}") for j, name in enumerate(names)]
-    return Columns(np.stack(values, 1), names, index, table is not None)
+    read = [_as_floats(frame.iloc[:, j], f"exog column {name!r}") for j, name in enumerate(names)]
+    return Columns(np.stack(read, 1), names, index, table is not None)
+
+
+def array(values: Any) -> NDArray[Any]:
+    """An array; of a masked one with its mask, which is what is missing."""
+    return values if np.ma.isMaskedArray(values) else np.asarray(values)
 
 
 def _table(data: Any) -> pd.DataFrame | None:

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from ksubset.distributions import KSubset
 from ksubset.numerics.joint import joint_of_items
-from ksubset.stats.data import check_rows, column_of, numbers
+from ksubset.stats.data import array, check_rows, column_of, numbers
 
 __all__ = ["SampleEstimate", "SamplingDesign", "pps_sample"]
 
@@ -71,7 +71,7 @@ class SamplingDesign:
     """
 
     def __init__(self, inclusion_probabilities: Any) -> None:
-        given = np.asarray(inclusion_probabilities)
+        given = array(inclusion_probabilities)
         values = numbers(given, "inclusion_probabilities", given.size)
         if not ((values >= 0) & (values <= 1)).all():
             raise ValueError(f"inclusion_probabilities must lie in [0, 1], got {values.min():g} to {values.max():g}")
@@ -99,7 +99,7 @@ class SamplingDesign:
             TypeError: Sizes are not numeric, or k is no integer.
             ValueError: A size is negative, missing or infinite, or k is not between 1 and the number of positive sizes.
         """
-        given = np.asarray(x)
+        given = array(x)
         sizes = numbers(given, "sizes", given.size)
         if (sizes < 0).any():
             raise ValueError(f"sizes must not be negative, got {sizes.min():g}")
