@@ -47,7 +47,11 @@ def test_an_interrupted_run_does_not_replace_a_finished_one(make_record: Factory
     assert list(records.read(tmp_path)) == [finished]
 
 
-@pytest.mark.parametrize("content", ["", "{", "[]", "{}", '{"config": {"colour": 1}}', '{"config": {"epochs": 0}}'])
+@pytest.mark.parametrize(
+    "content",
+    ["", "{", "[]", "{}", '{"config": {"colour": 1}}', '{"config": {"epochs": 0}}', "[" * 100_000],
+    ids=["empty", "cut", "list", "mapping", "setting", "value", "deep"],
+)
 def test_a_broken_file_is_named(tmp_path: Path, content: str) -> None:
     path = tmp_path / "broken.json"
     path.write_text(content)
@@ -71,6 +75,11 @@ def test_a_broken_file_is_named(tmp_path: Path, content: str) -> None:
         (("history", 0), None, "history: expected the epochs from 1 in their order"),
         (("history", 2, "loss"), None, "history: expected loss and seconds of each epoch"),
         (("history",), None, "history: expected a list"),
+        (("history",), [], "history: expected the epochs of a finished run"),
+        (("config", "k"), None, "k: expected a number"),
+        pytest.param(("config", "k_until"), 10**400, "k_until: expected a number in (0, 1]", id="no float"),
+        pytest.param(("seconds_total",), 10**400, "seconds_total: expected a number", id="no float either"),
+        (("side",), 8.0, "side: expected a whole number"),
         (("status",), "done", "status: expected finished or interrupted"),
         (("format",), 3, "format: expected 1 to 2"),
         (("timestamp",), 7, "timestamp: expected text"),

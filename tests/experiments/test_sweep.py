@@ -109,6 +109,24 @@ class Bar:
         pass
 
 
+def test_what_another_sweep_has_finished_meanwhile_is_not_trained_again(tmp_path: Path) -> None:
+    first, second = QUICK, dataclasses.replace(QUICK, seed=1)
+    elsewhere: list[Record] = []
+
+    def say(line: str) -> None:
+        if not elsewhere:
+            elsewhere.append(runner.run(second, tmp_path))
+
+    assert sweep([first, second], tmp_path, say=say).records[1] == elsewhere[0]
+
+
+def test_the_record_of_another_run_is_named(tmp_path: Path) -> None:
+    other = runner.run(dataclasses.replace(QUICK, seed=1), tmp_path)
+    (tmp_path / other.filename).rename(tmp_path / f"{QUICK.name()}.json")
+    (failure,) = sweep([QUICK], tmp_path, say=lambda _: None).failures
+    assert f"expected the record of {QUICK.name()}, got that of {other.config.name()}" in failure.reason
+
+
 @pytest.mark.parametrize("jobs", [1, 2])
 def test_failures_leave_the_others_alone(tmp_path: Path, jobs: int) -> None:
     diverging = dataclasses.replace(QUICK, network_lr=1e30)

@@ -24,3 +24,11 @@ def test_other_files_are_named(tmp_path: Path, text: str) -> None:
 def test_settings_are_checked() -> None:
     with pytest.raises(ValueError, match=r"reference: expected an integer of 1000 or more, got 1"):
         results.Settings(reference=1)
+
+
+def test_an_estimator_that_is_unknown_is_named(result: Result, tmp_path: Path) -> None:
+    path = tmp_path / "measurements.json"
+    results.save({"toy": result}, path)
+    path.write_text(path.read_text().replace(f'"{result.measurements[0].estimator}"', '"magic"'))
+    with pytest.raises(ValueError, match=r"expected measurements written by 'ksubset lab', got .*'magic'"):
+        results.load(path)

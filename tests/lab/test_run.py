@@ -6,6 +6,7 @@ import pytest
 from typer.testing import CliRunner
 
 from ksubset import cli
+from ksubset._support import files
 from ksubset.lab import measure, results, tables
 from ksubset.lab.measure import Measurement
 
@@ -71,6 +72,15 @@ def test_ctrl_c_loses_no_measurement(tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert [len(kept[name].measurements) for name in ("threshold", "quadratic")] == [4, 2]
 
 
+def test_one_process_for_a_folder(tmp_path: Path) -> None:
+    with files.exclusive(tmp_path / ".lock", "busy"):
+        result = invoke("--problem", "threshold", "--smoke", "--samples", "2", "--repeats", "2", "--out", tmp_path)
+    assert result.exit_code == 2
+    assert result.stderr.strip().endswith("another process is measuring into it; let it finish, or give another folder "
+                                          "with --out")  # fmt: skip
+    assert not (tmp_path / "measurements.json").exists()
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
@@ -78,7 +88,8 @@ def test_ctrl_c_loses_no_measurement(tmp_path: Path, monkeypatch: pytest.MonkeyP
             ["--problem", "magic"],
             "error: problem: expected one of toy, quadratic, network, threshold, decoder, got 'magic'",
         ),
-        (["--samples", "0"], "error: samples: expected integers of 1 or more, got [0]"),
+        (["--samples", "0"], "error: samples: expected integers from 1 to 1048576, got [0]"),
+        (["--samples", "1000000000000"], "error: samples: expected integers from 1 to 1048576, got [1000000000000]"),
         (["--repeats", "1"], "error: repeats: expected an integer of 2 or more, got 1"),
     ],
 )

@@ -2,9 +2,33 @@
 
 import os
 import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
-__all__ = ["prepare", "write"]
+from ksubset._support.extras import require
+
+__all__ = ["exclusive", "prepare", "write"]
+
+
+@contextmanager
+def exclusive(path: Path, message: str) -> Iterator[None]:
+    """Keep every other process out while the context lasts; the operating system frees the lock of a killed one.
+
+    Arguments:
+        path: Of the lock, a file of its own that stays.
+        message: Of the error, where another process is in it.
+
+    Raises:
+        OSError: Another process is in it, or the file cannot be written.
+        ImportError: filelock is not installed.
+    """
+    filelock = require("filelock")
+    try:
+        with filelock.FileLock(path, timeout=0):
+            yield
+    except filelock.Timeout as error:
+        raise OSError(message) from error
 
 
 def prepare(folder: str | os.PathLike[str], name: str = "out") -> Path:

@@ -6,7 +6,6 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from filelock import FileLock, Timeout
 from torch import Tensor
 
 from ksubset import training
@@ -23,19 +22,13 @@ _FOLDER, _FILE, _LOCK = "checkpoints", "checkpoint.pt", "lock"
 def exclusive(out: Path, config: RunConfig) -> Iterator[Path]:
     """Keep every other process from this run while the context lasts; gives the run's folder of checkpoints.
 
-    The operating system frees the lock of a process that was killed.
-
     Raises:
         OSError: another process is at this run, or the folder is not writable.
     """
     folder = files.prepare(out / _FOLDER / config.name())
-    try:
-        with FileLock(folder / _LOCK, timeout=0):
-            yield folder
-    except Timeout as error:
-        raise OSError(
-            f"{folder}: another process is training {config.name()}; let it finish, or give another folder with --out"
-        ) from error
+    busy = f"{folder}: another process is training {config.name()}; let it finish, or give another folder with --out"
+    with files.exclusive(folder / _LOCK, busy):
+        yield folder
 
 
 def save(

@@ -112,7 +112,7 @@ class RunConfig:
 
     def _number(self, name: str) -> bool:
         value = getattr(self, name)
-        return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+        return isinstance(value, int | float) and not isinstance(value, bool) and -math.inf < value < math.inf
 
     def _check(self, name: str, holds: bool, expected: str) -> None:
         if not holds:

@@ -7,6 +7,7 @@ import math
 import os
 import re
 import statistics
+import sys
 from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -146,7 +147,7 @@ def load(path: str | os.PathLike[str]) -> Record:
         _check(record)
         return record
     # A file of another kind fails in one of these ways: no JSON, not a mapping, missing or unknown fields.
-    except (ValueError, TypeError, KeyError, AttributeError) as error:
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
         raise ValueError(f"{path}: expected a record written by 'ksubset run', got {error!r}") from error
 
 
@@ -165,6 +166,7 @@ def _check(record: Record) -> None:
         if not fits:
             raise ValueError(f"{name}: expected {expected}")
 
+    expect("k", record.config.k is not None, "a number")
     expect("format", record.format in range(1, FORMAT + 1), f"1 to {FORMAT}")
     expect("status", record.status in (FINISHED, INTERRUPTED), f"{FINISHED} or {INTERRUPTED}")
     expect("labels", _all_of(record.labels, str, {"task", "dataset", "method"}), "names of task, dataset and method")
@@ -176,6 +178,7 @@ def _check(record: Record) -> None:
     per_epoch = record.seconds_per_epoch
     expect("seconds_per_epoch", _is(per_epoch, _NUMBER) or (per_epoch is None and not record.history), "a number")
     expect("history", isinstance(record.history, list), "a list")
+    expect("history", record.status == INTERRUPTED or len(record.history) > 0, "the epochs of a finished run")
     first = record.history[0] if record.history else {}
     for number, entry in enumerate(record.history, 1):
         expect("history", isinstance(entry, dict) and entry.get("epoch") == number, "the epochs from 1 in their order")
@@ -185,6 +188,7 @@ def _check(record: Record) -> None:
             expect("history", _all_of(entry.get(part), _NUMBER), f"numbers by name for {part} in each epoch")
             expect("history", entry[part].keys() == first[part].keys(), f"the same metrics for {part} in each epoch")
     expect("test", not first or record.test.keys() >= first["validation"].keys(), "the metrics of validation")
+    expect("side", record.side is None or _is(record.side, int), "a whole number")
     pixels = None if record.side is None else record.side**2
     expect("side", pixels is not None or not record.originals, "a number where there are images")
     expect("selected, inclusion", _rows([record.selected], int) and _rows([record.inclusion], _NUMBER), "numbers")
@@ -194,11 +198,12 @@ def _check(record: Record) -> None:
 
 
 _NUMBER = (int, float)
+_LARGEST = sys.float_info.max
 
 
 def _is(value: object, kind: type | tuple[type, ...]) -> bool:
-    """Whether a value is of a kind; of numbers, the finite ones."""
-    finite = not isinstance(value, (int, float)) or math.isfinite(value)
+    """Whether a value is of a kind; of numbers, those that a float can be."""
+    finite = not isinstance(value, (int, float)) or -_LARGEST <= value <= _LARGEST
     return isinstance(value, kind) and not isinstance(value, bool) and finite
 
 

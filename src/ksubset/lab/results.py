@@ -15,6 +15,7 @@ from ksubset.lab.problems import CHUNK, SEEDS
 
 __all__ = ["QUALITIES", "Mean", "Result", "Settings", "by_estimator", "load", "save"]
 
+_MOST_SAMPLES = 2**20
 QUALITIES = tuple(field.name for field in dataclasses.fields(Quality))
 """Names of what a measurement says of the estimates."""
 
@@ -39,8 +40,8 @@ class Settings:
     reference: int = 2_000_000
 
     def __post_init__(self) -> None:
-        if not self.samples or min(self.samples) < 1:
-            raise ValueError(f"samples: expected integers of 1 or more, got {list(self.samples)}")
+        if not self.samples or min(self.samples) < 1 or max(self.samples) > _MOST_SAMPLES:
+            raise ValueError(f"samples: expected integers from 1 to {_MOST_SAMPLES}, got {list(self.samples)}")
         if self.repeats < 2:
             raise ValueError(f"repeats: expected an integer of 2 or more, got {self.repeats}")
         if self.reference < 2 * CHUNK:
@@ -77,7 +78,11 @@ def load(path: str | os.PathLike[str]) -> dict[str, Result]:
         OSError: The file cannot be read.
     """
     try:
-        return {name: _result(**fields) for name, fields in json.loads(Path(path).read_text()).items()}
+        results = {name: _result(**fields) for name, fields in json.loads(Path(path).read_text()).items()}
+        for one in (one for result in results.values() for one in result.measurements):
+            if one.estimator not in ESTIMATORS:
+                raise ValueError(f"the estimator {one.estimator!r}")
+        return results
     except (ValueError, TypeError, KeyError, AttributeError) as error:
         raise ValueError(f"{path}: expected measurements written by 'ksubset lab', got {error!r}") from error
 

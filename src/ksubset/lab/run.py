@@ -45,29 +45,33 @@ def run(names: Sequence[str], settings: Settings, folder: Path, *, say: Callable
     Raises:
         ValueError: A name is unknown, or `measurements.json` is another file.
         ImportError: numpy, scikit-learn or matplotlib is missing.
-        OSError: The folder is not writable.
+        OSError: The folder is not writable, or another process is measuring into it.
     """
     for name in names:
         if name not in problems.PROBLEMS:
             raise ValueError(f"problem: expected one of {', '.join(problems.PROBLEMS)}, got {name!r}")
     paths = [files.prepare(folder) / name for name in ("measurements.json", "tables.md", "figure.png")]
-    results = load(paths[0]) if paths[0].exists() else {}
-    for name in names:
-        known = results.get(name)
-        kept = known.measurements if known and (known.settings, known.environment) == (settings, environment()) else []
-        missing = _missing(name, settings, kept)
-        if not missing:
-            say(f"{name}: already in {paths[0]}")
-            continue
-        saved = time.monotonic()
-        try:
-            for result in _measure(name, settings, kept, missing, bar):
-                results[name] = result
-                if time.monotonic() - saved > _SECONDS_BETWEEN_SAVES:
-                    save(results, paths[0])
-                    saved = time.monotonic()
-        finally:
-            save(results, paths[0])
+    busy = f"{folder}: another process is measuring into it; let it finish, or give another folder with --out"
+    with files.exclusive(Path(folder, ".lock"), busy):
+        results = load(paths[0]) if paths[0].exists() else {}
+        for name in names:
+            known = results.get(name)
+            kept = (
+                known.measurements if known and (known.settings, known.environment) == (settings, environment()) else []
+            )
+            missing = _missing(name, settings, kept)
+            if not missing:
+                say(f"{name}: already in {paths[0]}")
+                continue
+            saved = time.monotonic()
+            try:
+                for result in _measure(name, settings, kept, missing, bar):
+                    results[name] = result
+                    if time.monotonic() - saved > _SECONDS_BETWEEN_SAVES:
+                        save(results, paths[0])
+                        saved = time.monotonic()
+            finally:
+                save(results, paths[0])
     results = {name: results[name] for name in problems.PROBLEMS if name in results}
     files.write(paths[1], tables(results).encode())
     figure(results).savefig(paths[2], dpi=150)

@@ -49,9 +49,9 @@ class Plan:
             return runner.run(config, self.out, progress, checkpoint_every=self.checkpoint_every, monitor=monitor)
 
     def attempt(self, config: RunConfig, progress: runner.Progress | None = None) -> Result:
-        """Train, and give the exception as a result if there is one."""
+        """Train, and give the exception as a result if there is one; nothing, if meanwhile it was trained elsewhere."""
         try:
-            return self.train(config, progress)
+            return finished(config, self.out) or self.train(config, progress)
         # Whatever is wrong with a run, the others may be right; and not every exception could travel between processes.
         except Exception as error:
             return Failure.of(config, error)
@@ -88,9 +88,11 @@ class Report:
 
 
 def finished(config: RunConfig, out: Path) -> Record | None:
-    """The finished record of a run in a folder; None if there is none, a ValueError if its file is no record."""
+    """The finished record of a run in a folder; None if there is none, a ValueError if its file is no record of it."""
     path = out / f"{config.name()}.json"
     record = records.load(path) if path.exists() else None
+    if record is not None and record.config != config:
+        raise ValueError(f"{path}: expected the record of {config.name()}, got that of {record.config.name()}")
     return record if record is not None and record.status == records.FINISHED else None
 
 
