@@ -581,3 +581,20 @@ def test_subsets_told_together_are_taken_together() -> None:
     with pytest.raises(ValueError, match="subsets"):
         search.tell([[0, 1], [0, 9]], [1.0, 2.0])
     assert search.num_evaluations == 0
+
+
+def test_what_is_asked_for_ends_with_the_budget() -> None:
+    search = Search(40, 5, max_evaluations=100, random_state=0)
+    told = []
+    while len(subsets := search.ask(8)):
+        search.tell(subsets, subsets.sum(1))
+        told.append(len(subsets))
+    assert told == [8] * 12 + [4]
+
+
+def test_initial_subsets_come_in_their_order() -> None:
+    initial = [[0, 1], [2, 3], [4, 5]]
+    assert Search(9, 2, initial=initial).ask(3).tolist() == initial
+    seen: list[list[int]] = []
+    minimize(lambda subset: float(len(seen.append(subset.tolist()) or seen)), 9, 2, initial=initial, max_evaluations=3)
+    assert seen == initial

@@ -57,7 +57,7 @@ class Search:
             raise ValueError(f"encoding: expected one of {', '.join(ENCODINGS)}, got {encoding!r}")
         self._encoding = encoding
         self.space = SearchSpace(n, k, always=always, exclude=exclude, groups=groups, constraints=constraints)
-        limit = None if max_evaluations is None else check_integer("max_evaluations", max_evaluations, 1)
+        self._limit = limit = None if max_evaluations is None else check_integer("max_evaluations", max_evaluations, 1)
         self.state = SearchState(self.space, np.random.default_rng(random_state), limit, noisy=noisy)
         given = {} if initial is None else initial
         pairs = given.items() if isinstance(given, Mapping) else [(subset, None) for subset in listed("initial", given)]
@@ -75,10 +75,11 @@ class Search:
         return self.state.evaluations + fresh
 
     def ask(self, count: int = 1) -> NDArray[Any]:
-        """Subsets to evaluate, at most so many; none if all subsets are known or asked for.
+        """Subsets to evaluate, at most so many; none if `max_evaluations` were told, or all subsets are known or asked
+        for.
 
         Where f is deterministic they are new ones, each asked for once. With noise those that may be the best are asked
-        for again, and there are none once `max_evaluations` were told or the best few are confirmed.
+        for again, and there are none once the best few are confirmed.
 
         Raises:
             ValueError: Groups differ in size, and the encoding is not "mask".
@@ -87,7 +88,8 @@ class Search:
             `(S, k)`, int64, ascending indices, or `(S, n)`, boolean.
         """
         self.check_encoding(vectorized=True)
-        points = self.ask_points(check_integer("count", count, 1))
+        count = check_integer("count", count, 1)
+        points = self.ask_points(count if self._limit is None else min(count, self._limit - self.num_evaluations))
         subsets = [self.space.items(point) for point in points]
         if not subsets and self._encoding == "indices":
             return np.zeros((0, self.space.items_in_all or 0), dtype=np.int64)

@@ -1,6 +1,7 @@
 """What to evaluate next, over points of a space."""
 
 import math
+from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
@@ -68,7 +69,7 @@ class SearchState:
         listed = space.enumerate(min(max(most, min(_TIMES * most, _LISTED)), _MOST_LISTED))
         self.num_points = None if listed is None or len(listed) > most else len(listed)
         """Number of all points, if they will all be evaluated unless the search ends before."""
-        self._queue: list[NDArray[np.int64]] = []
+        self._queue: deque[NDArray[np.int64]] = deque()
         self._listed = listed is not None
         self._rest: Iterator[NDArray[np.int64]] = iter(() if listed is None else rng.permutation(listed))
         self.best_row: int | None = None
@@ -87,7 +88,7 @@ class SearchState:
         self.cooling, self._walked = Cooling(ends), _WALKED if ends else math.inf
 
     def enqueue(self, point: NDArray[np.int64]) -> None:
-        """Evaluate a point before all others."""
+        """Evaluate a point before all that are not enqueued."""
         self._queue.append(point)
 
     def know(self, point: NDArray[np.int64], value: float) -> None:
@@ -108,7 +109,7 @@ class SearchState:
     def next_point(self) -> NDArray[np.int64] | None:
         """What to evaluate next; None if nothing is left, or values have to be told first."""
         while self._queue:
-            if (first := self._first_new([self._queue.pop()])) is not None:
+            if (first := self._first_new([self._queue.popleft()])) is not None:
                 return first
         if self.confirmation is not None:
             if self.evaluations >= self.confirmation.starts_at:
