@@ -398,3 +398,17 @@ def test_units_far_from_one(unit: float) -> None:
     assert model.support_.tolist() == right.support_.tolist()
     assert model.optimal_
     np.testing.assert_allclose(model.coef_ * np.where(np.arange(6) % 2, unit, 1.0), right.coef_, rtol=1e-9)
+
+
+def test_a_column_with_a_large_offset_leaves_the_others_their_digits() -> None:
+    """Nanoseconds since 1970 are rounded to 256; nearly dependent columns beside them are not."""
+    rng = np.random.default_rng(0)
+    stamps = 1.7e18 + rng.integers(0, 10**9, 200).astype(float)
+    u, v = rng.normal(size=(2, 200))
+    X = np.column_stack([u, u + 1e-6 * v, stamps, rng.normal(size=(200, 4)), v + 2 * rng.normal(size=200)])
+    y = v + 0.01 * rng.normal(size=200)
+    model = BestSubsetRegressor(2).fit(X, y)
+    assert np.flatnonzero(model.support_).tolist() == [0, 1]
+    assert model.score(X, y) > 0.99
+    assert BestSubsetRegressor(3, always_include=[0, 1, 2]).fit(X, y).score(X, y) > 0.99
+    assert BestSubsetRegressor(8).fit(X, y).score(X, y) > 0.99

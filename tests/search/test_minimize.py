@@ -389,6 +389,23 @@ def test_ctrl_c_between_two_calls_of_f_keeps_the_result() -> None:
     assert signal.getsignal(signal.SIGINT) is before
 
 
+def test_a_program_keeps_its_own_handler_of_ctrl_c(monkeypatch: pytest.MonkeyPatch) -> None:
+    told: list[int] = []
+    before = signal.signal(signal.SIGINT, lambda *_: told.append(1))
+    try:
+        calls = iter(range(100))
+
+        def value(_: Any) -> float:
+            if next(calls) == 20:
+                signal.raise_signal(signal.SIGINT)
+            return 0.0
+
+        assert minimize(value, 30, 6, max_evaluations=50).num_evaluations == 50
+    finally:
+        signal.signal(signal.SIGINT, before)
+    assert told == [1]
+
+
 def test_a_tensor_in_bfloat16_is_a_number() -> None:
     found = minimize(lambda subset: torch.tensor(float(subset.sum()), dtype=torch.bfloat16), 9, 2, max_evaluations=36)
     assert found.subset.tolist() == [0, 1]

@@ -20,10 +20,10 @@ class Interrupt:
 
     def __enter__(self) -> Self:
         self._at_once = False
-        # Python delivers signals to the main thread, and lets no other one install handlers; in the background Ctrl-C
-        # may be ignored, as by nohup.
+        # Python delivers signals to the main thread, and lets no other one install handlers. A program keeps a handler
+        # of its own, and so does one that ignores Ctrl-C, as with nohup.
         in_main = threading.current_thread() is threading.main_thread()
-        self._active = in_main and signal.getsignal(signal.SIGINT) is not signal.SIG_IGN
+        self._active = in_main and signal.getsignal(signal.SIGINT) is signal.default_int_handler
         if self._active:
             self._previous = signal.signal(signal.SIGINT, self._handle)
         return self

@@ -126,7 +126,7 @@ class SensorSelector(SelectorMixin, BaseEstimator):  # type: ignore[misc]
             data.shape[1], size, always=self.always, exclude=self.exclude, constraints=self.constraints
         )  # fmt: skip
         self.mean_ = data.mean(0)
-        if not (data != self.mean_).any():
+        if not (data != data[0]).any():
             raise ValueError("X: expected snapshots that differ, got the same field in all of them")
         target = None if y is None else self._target(y, data)
         told = data if target is None else _for_torch(self._numbers(target))
@@ -204,7 +204,10 @@ class SensorSelector(SelectorMixin, BaseEstimator):  # type: ignore[misc]
         # Modes are orthonormal: squared errors of their amplitudes are those of the field.
         usual = None if self.modes_ is None else "neg_mean_squared_error"
         scorer = check_scoring(self.estimator, scoring=usual if self.scoring is None else self.scoring)
-        folds = check_cv(self.cv, target, classifier=is_classifier(self.estimator))
+        # The same for all sets of sensors, also where they are drawn.
+        folds = list(check_cv(self.cv, target, classifier=is_classifier(self.estimator)).split(data, target))
+        if not folds:
+            raise ValueError(f"cv: expected folds, got none from {self.cv!r}")
 
         def loss(subset: Indices) -> float:
             scores = cross_val_score(clone(self.estimator), data[:, subset], target, scoring=scorer, cv=folds)

@@ -11,7 +11,6 @@ import math
 import os
 import re
 import struct
-import zipfile
 import zlib
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -23,12 +22,11 @@ import torch
 from torch import Tensor
 
 from ksubset._support.extras import require
+from ksubset.experiments import own_images
 
 __all__ = ["SETS", "DataSet", "DataSplit", "IdxFile", "IdxSet", "Source", "find", "load", "load_idx"]
 
 _TRAINING, _VALIDATION = 40_000, 10_000
-# Structural similarity has a window of 5 pixels on small images.
-_LEAST_SIDE = 5
 
 
 @dataclass(frozen=True)
@@ -182,20 +180,16 @@ def find(name: str) -> Source:
 @functools.lru_cache(maxsize=1)
 def _own(path: Path, *_version: int) -> Source:
     """The data set of a file; one that has changed since, as its time or size tells, is read anew."""
-    parts = _read_own(path)
+    parts = own_images.read(path)
     num_classes = 1 + max(int(labels.max(initial=0)) for _, labels in parts)
     side = parts[0][0].shape[1]
-    content = hashlib.sha256()
-    for array in itertools.chain(*parts):
-        content.update(f"{array.dtype.str} {array.shape}".encode())
-        content.update(np.ascontiguousarray(array).data)
     return Source(
         path.stem,
         side,
         num_classes,
         math.ceil(0.04 * side**2),
         lambda _: [_tensors(*part) for part in parts],
-        content.hexdigest()[:8],
+        own_images.digest(parts),
     )
 
 
@@ -205,31 +199,6 @@ def _folder() -> Path | None:
     if name and not Path(name).is_dir():
         raise NotADirectoryError(f"KSUBSET_DATA: expected a folder with data, got {name}")
     return Path(name) if name else None
-
-
-def _read_own(path: Path) -> list[tuple[np.ndarray, np.ndarray]]:
-    """Images and labels of the three parts of a file."""
-    names = [f"{part}_{what}" for part in ("train", "validation", "test") for what in ("images", "labels")]
-    try:
-        with np.load(path, allow_pickle=False) as file:
-            found = [file[name] for name in names]
-    # A file of numpy.save is a single array, which is a TypeError here.
-    except (KeyError, ValueError, TypeError, OSError, EOFError, zipfile.BadZipFile) as error:
-        raise ValueError(f"{path}: expected a file of numpy.savez with {', '.join(names)}, got {error}") from error
-    side = found[0].shape[-1] if found[0].ndim == 3 else 0
-    for name, array in zip(names, found, strict=True):
-        if name.endswith("images"):
-            fits = array.dtype == np.uint8 or array.dtype.kind == "f"
-            if not (fits and array.shape[1:] == (side, side) and side >= _LEAST_SIDE and len(array)):
-                raise ValueError(
-                    f"{path}: {name}: expected unsigned bytes or floats of shape (N, side, side), of one side of "
-                    f"{_LEAST_SIDE} or more for all parts, got {array.dtype} of shape {array.shape}"
-                )
-        elif array.dtype.kind not in "iu" or array.ndim != 1:
-            raise ValueError(
-                f"{path}: {name}: expected integers of shape (N,), got {array.dtype} of shape {array.shape}"
-            )
-    return list(zip(found[::2], found[1::2], strict=True))
 
 
 def load(name: str, root: str | os.PathLike[str] | None = None) -> DataSplit:

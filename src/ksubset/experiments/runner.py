@@ -104,7 +104,7 @@ def run(
     out = files.prepare(out)
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     kind = tasks.find(config.task)
-    data = kind.load(config.dataset)
+    data, label = kind.load(config.dataset), kind.data_set(config.dataset).label
     with checkpoints.exclusive(out, config) as folder, Interrupt() as interrupt, seeded(config.seed, device):
         training = Training(config, data, device)
         task = training.task
@@ -130,7 +130,7 @@ def run(
             config=config,
             labels={
                 "task": kind.label,
-                "dataset": kind.data_set(config.dataset).label,
+                "dataset": label,
                 "method": methods.find(config.method).label,
             },
             status=records.FINISHED if finished else records.INTERRUPTED,

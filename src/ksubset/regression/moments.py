@@ -98,28 +98,28 @@ class Moments:
     def _reduced(self) -> tuple[Quadratic, float]:
         x, y = self._penalised(np.concatenate([self.free, self._always]))
         x, kept, nothing = x[:, : len(self.free)], x[:, len(self.free) :], np.linalg.norm(y) * self._target_rounding
-        before = np.linalg.norm(x, axis=0) * self._rounding[self.free]
+        whole = np.linalg.norm(x, axis=0)
+        before = whole * self._rounding[self.free]
         coefficients, target_coefficients = np.zeros(x.shape[1]), 0.0
         dependent = np.finfo(np.float64).eps * max(x.shape)
         if len(self._always):
             left, values, right = np.linalg.svd(kept, full_matrices=False)
-            independent = values > self._dependent(self._always, kept) * values[0]
+            independent = self._independent(self._always, kept, values, right)
             left, inverse = left[:, independent], right[independent].T / values[independent]
-            rounding = self._rounding[self._always].max()
-            coefficients = rounding * np.linalg.norm(inverse @ (left.T @ x), axis=0)
-            target_coefficients = rounding * float(np.linalg.norm(inverse @ (left.T @ y)))
+            rounding = self._rounding[self._always]
+            coefficients = np.linalg.norm(rounding[:, None] * (inverse @ (left.T @ x)), axis=0)
+            target_coefficients = float(np.linalg.norm(rounding * (inverse @ (left.T @ y))))
             x, y = x - left @ (left.T @ x), y - left @ (left.T @ y)
         norms, total = np.linalg.norm(x, axis=0), float(np.linalg.norm(y))
-        useful = norms > dependent * np.maximum(before, 1)
+        useful = norms > np.maximum(dependent * np.maximum(whole, 1), _ROUNDING * (before + coefficients))
         # Rounding is a larger part of what is left than it was before, and the more so the larger coefficients are.
-        worst = max(
-            ((before + coefficients)[useful] / norms[useful]).max(initial=1.0),
-            (nothing + target_coefficients) / total if total else 1.0,
-        )
+        left_of = np.divide(before + coefficients, norms, out=np.ones_like(norms), where=useful)
+        left_of_target = (nothing + target_coefficients) / total if total else 1.0
         quadratic = Quadratic(
             torch.from_numpy(x * np.divide(1, norms, out=np.zeros_like(norms), where=useful)),
             torch.from_numpy(y / total if total else y),
-            _ROUNDING * float(worst),
+            torch.from_numpy(_ROUNDING * np.maximum(left_of, 1.0)),
+            _ROUNDING * max(float(left_of_target), 1.0),
         )
         return quadratic, total**2
 
@@ -131,14 +131,20 @@ class Moments:
     def fit(self, columns: NDArray[np.int64]) -> Fit:
         """Least squares on these columns by an orthogonal decomposition; of dependent ones the shortest solution."""
         x, y = self._penalised(columns)
-        solved = np.linalg.lstsq(x, y, rcond=self._dependent(columns, x))[0]
+        solved = np.zeros(0)
+        if len(columns):
+            left, values, right = np.linalg.svd(x, full_matrices=False)
+            kept = self._independent(columns, x, values, right)
+            solved = right[kept].T @ ((left[:, kept].T @ y) / values[kept])
         scale = self._scale[columns]
         coefficients = np.divide(solved, scale, out=np.zeros_like(scale), where=scale > 0)
         rss = float(np.square(self._y - self._x[:, columns] @ solved).sum())
         intercept = self._target_mean - float(self._mean[columns] @ coefficients)
         return Fit(coefficients / self._unit[columns], intercept, rss)
 
-    def _dependent(self, columns: NDArray[np.int64], x: Array) -> float:
-        """Singular values of these columns, `x`, that are rounding alone, as a part of the largest."""
-        precision = _ROUNDING * float(self._rounding[columns].max(initial=1.0))
-        return max(float(np.finfo(np.float64).eps * max(x.shape)), precision)
+    def _independent(self, columns: NDArray[np.int64], x: Array, values: Array, right: Array) -> NDArray[np.bool_]:
+        """Which singular values of these columns, `x`, are more than rounding; `right` holds their vectors as rows."""
+        rounding = _ROUNDING * np.linalg.norm(right * self._rounding[columns], axis=1)
+        dependent = float(np.finfo(np.float64).eps) * max(x.shape) * values[:1]
+        independent: NDArray[np.bool_] = (values > rounding) & (values > dependent)
+        return independent

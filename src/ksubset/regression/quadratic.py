@@ -27,17 +27,24 @@ class Quadratic:
     Arguments:
         columns: `(N, n)`, float64, of norm 1, or 0 where they are no use.
         target: `(N)`, of norm 1, or 0.
-        precision: By how much columns and target may be wrong for rounding, as a part of their norm.
+        column_precision: By how much columns may be wrong for rounding, as a part of their norm, `(n)`.
+        target_precision: By how much the target may be.
     """
 
     columns: Tensor
     target: Tensor
-    precision: float
+    column_precision: Tensor
+    target_precision: float
 
     @property
     def num_columns(self) -> int:
         """The number of columns, n."""
         return self.columns.shape[1]
+
+    @cached_property
+    def _precision(self) -> float:
+        """Of whatever is the least precise."""
+        return max(self.target_precision, float(self.column_precision.max()) if self.num_columns else 0.0)
 
     @cached_property
     def gram(self) -> Tensor:
@@ -65,24 +72,30 @@ class Quadratic:
     def refitted(self, subsets: Tensor) -> tuple[Tensor, Tensor]:
         """The minimum on each subset from the columns themselves, and how wrong it may be for rounding.
 
-        Of dependent columns the shortest solution counts.
+        Of dependent columns the shortest solution counts. Where rounding alone decides whether they are dependent,
+        nothing is known of the minimum.
 
         Shapes:
             `(B, k)` -> `(B)` and `(B)`.
         """
         data = self._short
         step = max(1, _CHUNK // (len(data) * (subsets.shape[1] + 1)))
-        tolerance = max(torch.finfo(torch.float64).eps * max(self.columns.shape), self.precision)
+        tolerance = torch.finfo(torch.float64).eps * max(self.columns.shape)
         values, errors = [], []
         for part in subsets.split(step):
             columns = data[:, part].permute(1, 0, 2)
-            target = data[:, -1:].expand(len(part), -1, -1)
-            solution = torch.linalg.lstsq(columns, target, rcond=tolerance, driver="gelsd").solution
+            target, precision = data[:, -1:].expand(len(part), -1, -1), self.column_precision[part]
+            left, sizes, right = torch.linalg.svd(columns, full_matrices=False)
+            distinct = sizes > tolerance * sizes[:, :1]
+            kept = distinct & (sizes > (right * precision[:, None]).norm(dim=2))
+            inverse = torch.where(kept, 1 / sizes, 0.0)
+            solution = right.mT @ (inverse[:, :, None] * (left.mT @ target))
             value = (target - columns @ solution).square().sum((1, 2))
             # By so much the residual changes where target and columns do by their precision.
-            change = self.precision * (self.target.norm() + solution.norm(dim=(1, 2)))
+            change = self.target_precision * self.target.norm() + (precision * solution[:, :, 0]).norm(dim=1)
+            error = 2 * change * value.sqrt() + change.square()
             values.append(value)
-            errors.append(2 * change * value.sqrt() + change.square())
+            errors.append(error.masked_fill((distinct & ~kept).any(1), math.inf))
         return torch.cat(values), torch.cat(errors)
 
     def error(self, inverse: Tensor, size: int) -> Tensor:
@@ -93,7 +106,7 @@ class Quadratic:
             size: k.
         """
         # The squared coefficients are at most this, as the target is of norm 1, and their penalty is the jitter.
-        moments = _MOMENTS * self.precision + self._jitter(size)
+        moments = _MOMENTS * self._precision + self._jitter(size)
         return (moments * (1 + inverse)).masked_fill(moments * inverse > _SMALL, math.inf)
 
     def rss(self, subsets: Tensor) -> Tensor:

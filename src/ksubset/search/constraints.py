@@ -185,7 +185,7 @@ class Apart(Constraint):
     """No two items closer than a distance, or no two of given pairs.
 
     Arguments:
-        distance: Least distance of two items in a subset; they may be nearer by rounding.
+        distance: Least distance of two items in a subset; by coordinates they may be nearer by rounding.
         coordinates: `(n, d)`, for Euclidean distances; or `(n)`, on a line.
         distances: `(n, n)`, symmetric, instead.
         pairs: `(P, 2)`, indices of items that exclude each other, instead of all of these.

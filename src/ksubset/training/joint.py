@@ -256,7 +256,12 @@ class JointTraining:
         """
         for attribute in dataclasses.fields(self.plan):
             values[f"plan.{attribute.name}"] = getattr(self.plan, attribute.name)
-        for name, module in self._modules().items():
+        # Of a function, whatever it changes over the rounds.
+        at = {f"estimator at {progress}": self._estimator_at(progress) for progress in (0.25, 0.5, 0.75, 1.0)}
+        modules = self._modules()
+        if at["estimator at 1.0"] is not modules["estimator"]:
+            modules |= at
+        for name, module in modules.items():
             values |= _contents(name, module)
         return digests(values)
 

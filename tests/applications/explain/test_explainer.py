@@ -304,3 +304,95 @@ def test_rows_of_another_kind_are_not_explained() -> None:
         explainer.predict(X, X)
     with pytest.raises(ValueError, match=r"mask: expected booleans \(20, 6\), got bool \(20, 5\)"):
         explainer.fill(X, X[:, :5] > 0)
+
+
+@pytest.mark.parametrize("surrogate", [True, False])
+def test_units_of_values_change_nothing(surrogate: bool) -> None:
+    x = np.random.default_rng(0).standard_normal((1000, 6))
+    right = np.zeros((1000, 6), bool)
+    right[:, 0], right[:, 1], right[:, 2] = True, x[:, 0] > 0, x[:, 0] <= 0
+    short = FAST | {"surrogate": surrogate, "steps": 150, "surrogate_steps": 400}
+    masks = []
+    for factor, shift in ((1.0, 0.0), (1.0, 1000.0), (1e-4, 0.0), (1.0, 2.0**31)):
+
+        def model(rows: Any, factor: float = factor, shift: float = shift) -> Any:
+            return factor * np.where(rows[:, 0] > 0, rows[:, 1], rows[:, 2]) + shift
+
+        explainer = SubsetExplainer(model, 2, output="values", **short).fit(x)
+        masks.append(explainer.explain(x).mask)
+        if surrogate:
+            told, wanted = explainer.predict(x, right)[:, 0], model(x)
+            assert 1 - np.square(told - wanted).mean() / wanted.var() > 0.9
+    assert min((mask == masks[0]).mean() for mask in masks) > 0.99
+
+
+def test_labels_with_a_large_offset() -> None:
+    x = np.random.default_rng(0).standard_normal((500, 4))
+    explainer = SubsetExplainer(None, 1, **FAST | {"steps": 100, "surrogate_steps": 200}).fit(x, 1.7e9 + x[:, 0])
+    assert explainer.explain(x).mask[:, 0].all()
+
+
+class OneColumn(nn.Module):
+    def __init__(self, column: int) -> None:
+        super().__init__()
+        self.column, self.norm, self.weight = column, nn.BatchNorm1d(6), nn.Linear(1, 1)
+
+    def forward(self, masked: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
+        self.norm(masked)
+        return masked[:, [self.column]]
+
+
+def test_a_checkpoint_of_another_surrogate_or_model_is_an_error(tmp_path: Path) -> None:
+    x = np.random.default_rng(0).standard_normal((100, 6))
+    brief = FAST | {"steps": 5, "surrogate_steps": 0, "output": "values"}
+    file = tmp_path / "training.pt"
+
+    def fit(surrogate: Any, model: Any = lambda rows: rows[:, 0]) -> SubsetExplainer:
+        return SubsetExplainer(model, 1, surrogate=surrogate, checkpoint=file, **brief).fit(x)
+
+    fitted = fit(OneColumn(0))
+    assert not fitted.surrogate_.norm.running_mean.any(), "it is taken as it is"
+    with pytest.raises(ValueError, match=r"differs in .*answers on subsets"):
+        fit(OneColumn(1))
+    file.unlink()
+    fit(False)
+    # Both say the same of whole rows.
+    with pytest.raises(ValueError, match=r"differs in .*answers on subsets"):
+        fit(False, lambda rows: np.where((rows == x.mean(0)).any(1), 0.0, rows[:, 0]))
+
+
+def test_a_model_that_writes_into_its_argument() -> None:
+    x = np.random.default_rng(0).standard_normal((100, 3))
+    before = x.copy()
+
+    def model(rows: Any) -> Any:
+        rows -= 5
+        return rows[:, 0]
+
+    for one in (model, nn.Sequential(nn.ReLU(inplace=True), nn.Linear(3, 1))):
+        SubsetExplainer(one, 1, surrogate=False, output="values", **FAST | {"steps": 2}).fit(x)
+        np.testing.assert_array_equal(x, before)
+
+
+def test_constant_columns_have_no_scale_of_rounding() -> None:
+    x = np.random.default_rng(0).standard_normal((1000, 6))
+    x[:, 5] = 0.1
+    explainer = SubsetExplainer(None, 2, **FAST | BRIEF).fit(x, x[:, 0] > 0)
+    other = x + np.where(np.arange(6) == 5, 1e-9, 0.0)
+    whole = np.ones((1000, 6), bool)
+    np.testing.assert_allclose(explainer.predict(x, whole), explainer.predict(other, whole), atol=1e-6)
+
+
+def test_tables_whose_names_are_not_all_text() -> None:
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame(rng.standard_normal((100, 3))).assign(b=rng.standard_normal(100))
+    explainer = SubsetExplainer(None, 2, **FAST | BRIEF).fit(frame, frame[0] > 0)
+    assert explainer.explain(frame).mask.sum(1).tolist() == [2] * 100
+    with pytest.raises(ValueError, match="feature_groups: expected names, as integers may be names or places"):
+        SubsetExplainer(None, 2, feature_groups=[[0, 1]], **FAST | BRIEF).fit(frame[[2, 1, 0]], frame[0] > 0)
+
+
+def test_the_k_of_the_fit_counts() -> None:
+    x = np.random.default_rng(0).standard_normal((100, 5))
+    explainer = SubsetExplainer(None, 2, **FAST | BRIEF).fit(x, x[:, 0] > 0).set_params(k=3)
+    assert explainer.explain(x).mask.sum(1).tolist() == [2] * 100

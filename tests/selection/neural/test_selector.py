@@ -594,3 +594,13 @@ def test_attributes(numbers: Any) -> None:
     # Other columns change nothing.
     np.testing.assert_array_equal(fitted.predict(restored), fitted.predict(X))
     assert {parameter.device.type for parameter in fitted.module_.parameters()} == {"cpu"}
+
+
+@pytest.mark.parametrize("codes", [(1, 2), (-1, 1), (0, 5)])
+def test_two_classes_of_two_targets_have_any_codes(codes: tuple[int, int]) -> None:
+    X = np.random.default_rng(0).standard_normal((300, 5))
+    truth = np.column_stack([X[:, 0] > 0, X[:, 1] > 0]).astype(int)
+    short: dict[str, Any] = {"steps": 150, "device": "cpu", "random_state": 0, "hidden_layer_sizes": (32,)}
+    fitted = NeuralSubsetSelector(2, **short).fit(X, np.array(codes)[truth])
+    assert fitted.get_support(indices=True).tolist() == [0, 1]
+    assert (fitted.predict(X) == np.array(codes)[truth]).mean() > 0.9

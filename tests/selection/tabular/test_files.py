@@ -153,9 +153,6 @@ def test_marks_that_are_given_hold() -> None:
         assert found.values.tolist() == values
     with pytest.raises(ValueError, match=r"thousands: expected another mark than decimal, got '\.'"):
         CsvFormat(decimal=".", thousands=".")
-    for name in ("decimal", "thousands"):
-        with pytest.raises(ValueError, match=rf"{name}: expected another mark than sep, got ','"):
-            CsvFormat(sep=",", **{name: ","})
     assert parse(column, CsvFormat(decimal=";")) is None
     with pytest.raises(ValueError, match="sep: expected a single character, got ', '"):
         CsvFormat(sep=", ")
@@ -402,3 +399,18 @@ def test_where_columns_cannot_be_written(tmp_path: Path) -> None:
         check_out(tmp_path / "folder.csv", tmp_path / "data.csv")
     with pytest.raises(OSError, match=r"out: expected a folder to write into, got /proc"):
         check_out(Path("/proc/kept.csv"), tmp_path / "data.csv")
+
+
+def test_thousands_in_quotes_have_the_mark_of_the_separator(tmp_path: Path) -> None:
+    lines = [f'"{1 + place},234",{place % 7}' for place in range(60)]
+    for written in (CsvFormat(thousands=","), CsvFormat(thousands=",", sep=",")):
+        table = tabulated(tmp_path / "data.csv", "\n".join(["pay,y", *lines]), written)
+        assert table.features["pay"].tolist() == [1000 * (1 + place) + 234 for place in range(60)]
+
+
+def test_far_dates_with_more_digits_than_microseconds(tmp_path: Path) -> None:
+    days = ["9999-12-31 23:59:59.9999999" if place % 5 == 0 else "2020-01-01 10:00:00.0000000" for place in range(60)]
+    lines = [f"{day},{place % 7}" for place, day in enumerate(days)]
+    found = tabulated(tmp_path / "data.csv", "\n".join(["when,y", *lines])).features["when"]
+    assert found[1] == 18262 + 10 / 24
+    assert found[0] == pytest.approx(2932897)

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from ksubset.selection.arguments import check_target
 
-__all__ = ["OUTPUTS", "Model", "distance", "targets_of"]
+__all__ = ["OUTPUTS", "Model", "distance", "targets_of", "units_of"]
 
 OUTPUTS = ("probabilities", "logits", "values")
 
@@ -57,6 +57,7 @@ class Model:
         Raises:
             ValueError: What it returns has another shape, is not finite, or is of another kind than `output`.
         """
+        rows = rows.clone()  # a model may write into its argument
         if self._module is not None:
             given = self._module(rows.to(self._dtype) if rows.is_floating_point() else rows)
             if not isinstance(given, Tensor):
@@ -73,7 +74,7 @@ class Model:
         self._width = given.shape[1]
         self._check_values(given.detach())
         if self.output == "values":
-            return given.float()
+            return given.double()
         given = given.float()
         if self.output == "probabilities":
             # A forest says 0 where a tree or two would have said more.
@@ -106,13 +107,20 @@ def targets_of(y: Any, rows: NDArray[Any]) -> tuple[Tensor, NDArray[Any] | None]
     """
     target = check_target(y, rows)
     if type_of_target(target, input_name="y").startswith("continuous"):
-        return torch.from_numpy(target.reshape(len(target), -1).astype(np.float32)), None
+        return torch.from_numpy(target.reshape(len(target), -1).astype(np.float64)), None
     if target.ndim != 1:
         raise ValueError(f"y: expected labels (N) or numbers with fractions, got shape {target.shape}")
     classes, place = np.unique(target, return_inverse=True)
     if len(classes) < 2:
         raise ValueError(f"y: expected two classes or more, got {classes.tolist()}")
     return torch.from_numpy(np.eye(len(classes), dtype=np.float32)[place]), classes
+
+
+def units_of(values: Tensor) -> tuple[Tensor, Tensor]:
+    """Means and standard deviations `(C)` of values `(N, C)`, in double precision; 1 for constants."""
+    exact = values.double()
+    deviations = exact.std(0, correction=0)
+    return exact.mean(0), torch.where(exact.amax(0) > exact.amin(0), deviations, 1.0)
 
 
 def distance(answers: Tensor, wanted: Tensor, scale: Tensor | None) -> Tensor:
@@ -127,5 +135,6 @@ def distance(answers: Tensor, wanted: Tensor, scale: Tensor | None) -> Tensor:
         -> `(S, B)`.
     """
     if scale is not None:
-        return ((answers - wanted) / scale).square().mean(-1)
+        # Double precision up to here: values may be large, and differ by little.
+        return ((answers - wanted) / scale).float().square().mean(-1)
     return -(wanted * answers).sum(-1)

@@ -14,20 +14,13 @@ from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor, nn
 
-from ksubset.applications.explain.answers import Model, targets_of
+from ksubset.applications.explain import networks
+from ksubset.applications.explain.answers import Model, targets_of, units_of
 from ksubset.applications.explain.inputs import Inputs, check_rows
-from ksubset.applications.explain.networks import (
-    ImageScorer,
-    ImageSurrogate,
-    Scorer,
-    Surrogate,
-    TokenScorer,
-    TokenSurrogate,
-)  # fmt: skip
 from ksubset.applications.explain.training import Answer, Examples, Recipe, RowHead, Training
 from ksubset.estimators import Estimator, LeaveOneOut
 from ksubset.search.arguments import check_integer, check_positive
-from ksubset.selection.arguments import seed_of
+from ksubset.selection.arguments import check_labels, seed_of
 from ksubset.selection.neural.networks import device_of
 from ksubset.training import load, save, seeded
 
@@ -169,15 +162,15 @@ class SubsetExplainer(BaseEstimator):  # type: ignore[misc]
         inputs = self._new_inputs(X, rows)
         model, wanted, classes = self._wanted(rows, y, estimator, device)
         values = self.output == "values" if model is not None else classes is None
-        scale = _deviations(wanted).to(device) if values else None
+        units = units_of(wanted.to(device)) if values else None
         examples = Examples(
             torch.from_numpy(rows).to(device), inputs.seen(rows).to(device),
             torch.from_numpy(inputs.available(rows)).to(device), wanted.to(device),
         )  # fmt: skip
         with seeded(seed, device):
-            head, surrogate = self._networks(inputs, examples, wanted.shape[1], device)
+            head, surrogate = self._networks(inputs, examples, units, device)
             answer = Answer(inputs, surrogate or model, values=values)
-            training = Training(head, surrogate, answer, estimator, examples, scale, recipe)
+            training = Training(head, surrogate, answer, estimator, examples, units and units[1], recipe)
             identity: dict[str, str] = {}
             if self.checkpoint is not None:
                 settings = {
@@ -218,7 +211,7 @@ class SubsetExplainer(BaseEstimator):  # type: ignore[misc]
         check_is_fitted(self)
         rows = self._inputs.check(X)
         seen, available = self._inputs.seen(rows), torch.from_numpy(self._inputs.available(rows))
-        sizes = torch.from_numpy(_sizes(self.k if k is None else k, len(rows), self._inputs.num_items))
+        sizes = torch.from_numpy(_sizes(self.selector_.k if k is None else k, len(rows), self._inputs.num_items))
         masks, probabilities = [], []
         with torch.no_grad():
             for part, items, size in zip(*(t.split(_CHUNK) for t in (seen, available, sizes)), strict=True):
@@ -243,8 +236,8 @@ class SubsetExplainer(BaseEstimator):  # type: ignore[misc]
         result: NDArray[Any] = self._inputs.filled(torch.from_numpy(rows), chosen[None]).numpy()
         return result
 
-    def predict(self, X: Any, mask: Any) -> NDArray[np.float32]:
-        """The surrogate's answers from the chosen items alone: probabilities `(N, C)` or values `(N, m)`.
+    def predict(self, X: Any, mask: Any) -> NDArray[Any]:
+        """The surrogate's answers from the chosen items alone: probabilities `(N, C)`, float32, or values `(N, m)`.
 
         Arguments:
             X: Rows like those of `fit`.
@@ -259,7 +252,7 @@ class SubsetExplainer(BaseEstimator):  # type: ignore[misc]
         with torch.no_grad():
             parts = zip(self._inputs.seen(rows).split(_CHUNK), chosen.split(_CHUNK), strict=True)
             found = torch.cat([self.surrogate_(*self._inputs.shown(part, some[None])) for part, some in parts])
-            answers: NDArray[np.float32] = (found if self._answer.values else found.softmax(-1)).numpy()
+            answers: NDArray[Any] = (found if self._answer.values else found.softmax(-1)).numpy()
         return answers
 
     def _checked(self, X: Any, mask: Any) -> tuple[NDArray[Any], Tensor]:
@@ -304,6 +297,7 @@ class SubsetExplainer(BaseEstimator):  # type: ignore[misc]
         return given
 
     def _new_inputs(self, data: Any, rows: NDArray[Any]) -> Inputs:
+        check_labels(data, feature_groups=self.feature_groups)
         columns = getattr(data, "columns", None)
         names = None if columns is None else [str(name) for name in columns]
         inputs = Inputs(rows, self.padding, self.feature_groups, names, self.baseline)
@@ -339,53 +333,54 @@ class SubsetExplainer(BaseEstimator):  # type: ignore[misc]
         return model, model.answers(torch.from_numpy(rows)), None
 
     def _networks(
-        self, inputs: Inputs, examples: Examples, num_outputs: int, device: torch.device
+        self, inputs: Inputs, examples: Examples, units: tuple[Tensor, Tensor] | None, device: torch.device
     ) -> tuple[RowHead, nn.Module | None]:
         """The head and the surrogate, their outputs checked, which also gives shapes to lazy layers."""
-        channels = examples.seen.shape[1]
+        channels, num_outputs = examples.seen.shape[1], examples.wanted.shape[1]
         surrogate: nn.Module | None = None
         if isinstance(self.surrogate, nn.Module):
             surrogate = deepcopy(self.surrogate)
         elif not isinstance(self.surrogate, bool):
             raise TypeError(f"surrogate: expected True, False or a torch module, got {self.surrogate!r}")
         if inputs.padding is not None:
-            score: nn.Module = TokenScorer(inputs.num_tokens, inputs.padding)
-            default: nn.Module = TokenSurrogate(inputs.num_tokens, num_outputs)
+            score: nn.Module = networks.TokenScorer(inputs.num_tokens, inputs.padding)
+            default: nn.Module = networks.TokenSurrogate(inputs.num_tokens, num_outputs)
         elif len(inputs.shape) > 1:
-            score, default = ImageScorer(channels, inputs.num_items), ImageSurrogate(channels, num_outputs)
+            score, default = (
+                networks.ImageScorer(channels, inputs.num_items),
+                networks.ImageSurrogate(channels, num_outputs),
+            )
         else:
-            score, default = Scorer(channels, inputs.num_items), Surrogate(channels, num_outputs)
+            score, default = networks.Scorer(channels, inputs.num_items), networks.Surrogate(channels, num_outputs)
         if self.selector is not None:
             if not isinstance(self.selector, nn.Module):
                 raise TypeError(f"selector: expected a torch module or None, got {self.selector!r}")
             score = deepcopy(self.selector)
         head = RowHead(self.k, score, validate_args=False).to(device)
-        surrogate = default if self.surrogate is True else surrogate
         if self.surrogate is True:
             check_integer("surrogate_steps", self.surrogate_steps, 1)
+            surrogate = default if units is None else networks.Rescaled(default, *units)
         few = examples[torch.arange(min(2, len(examples)))]
         with torch.no_grad():
-            _check("selector", lambda: head.score(few.seen), (len(few), inputs.num_items))
+            _check("selector", head.score, (few.seen,), (len(few), inputs.num_items))
             if surrogate is not None:
                 masked = inputs.shown(few.seen, few.available[None].float())
-                _check("surrogate", lambda: surrogate.to(device)(*masked), (len(few), num_outputs))
+                _check("surrogate", surrogate.to(device), masked, (len(few), num_outputs))
         return head, surrogate
 
 
-def _check(argument: str, outputs: Callable[[], Any], expected: tuple[int, int]) -> None:
+def _check(argument: str, module: nn.Module, inputs: Sequence[Tensor], expected: tuple[int, int]) -> None:
+    # In 'eval' mode, as statistics of a batch are no part of a check; and each part as it was afterwards.
+    modes = [(part, part.training) for part in module.modules()]
     try:
-        found = outputs()
+        found = module.eval()(*inputs)
     except (RuntimeError, TypeError, ValueError) as error:  # how torch says that shapes or types do not fit
         raise ValueError(f"{argument}: expected a module with outputs {expected}, got an error ({error})") from error
+    for part, training in modes:
+        part.training = training
     shape = tuple(found.shape) if isinstance(found, Tensor) else type(found).__name__
     if shape != expected:
         raise ValueError(f"{argument}: expected a module with outputs {expected} for {expected[0]} rows, got {shape}")
-
-
-def _deviations(values: Tensor) -> Tensor:
-    """Standard deviations of the columns, 1 instead of 0."""
-    found = values.double().std(0, correction=0).float()
-    return torch.where(found > 0, found, 1.0)
 
 
 def _sizes(k: Any, num_rows: int, num_items: int) -> NDArray[np.int64]:

@@ -101,7 +101,8 @@ class Inputs:
         # Pixels are on one scale; other columns are not.
         over = 0 if rows.ndim == 2 else None
         self.mean, scale = rows.mean(over, dtype=np.float64), rows.std(over, dtype=np.float64)
-        self.scale = np.where(scale > 0, scale, 1.0)
+        # That of a constant need not be 0 for rounding.
+        self.scale = np.where(rows.max(over) > rows.min(over), scale, 1.0)
         given = rows.mean(0, dtype=np.float64) if baseline is None else np.asarray(baseline)
         try:
             self.baseline = np.broadcast_to(given, self.shape).astype(rows.dtype)
@@ -115,8 +116,9 @@ class Inputs:
     def check(self, value: Any) -> NDArray[Any]:
         """Other rows, as those of `fit` are; else a ValueError."""
         rows = check_rows(value, self.padding)
-        names = [name for name in getattr(value, "columns", ()) if isinstance(name, str)]
-        if self.names is not None and names and names != self.names:
+        columns = list(getattr(value, "columns", ()))
+        names = [str(name) for name in columns]
+        if self.names is not None and any(isinstance(name, str) for name in columns) and names != self.names:
             raise ValueError(f"X: expected the columns {self.names}, in this order, as in fit, got {names}")
         if rows.shape[1:] != self.shape:
             raise ValueError(f"X: expected rows of shape {self.shape}, as in fit, got {rows.shape[1:]}")

@@ -4,6 +4,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.stats import rankdata
 
 __all__ = ["false_discovery_rate", "median_rank", "posthoc_accuracy", "true_positive_rate"]
 
@@ -80,9 +81,7 @@ def median_rank(scores: Any, relevant: Any) -> NDArray[np.float64]:
     if scores.shape != relevant.shape:
         raise ValueError(f"scores: expected the shape of relevant, {relevant.shape}, got {scores.shape}")
     _, relevant = _masks(relevant, relevant)
-    larger = (scores[:, None, :] > scores[:, :, None]).sum(2)
-    equal = (scores[:, None, :] == scores[:, :, None]).sum(2)
-    ranks = np.where(relevant, larger + (equal + 1) / 2, np.nan)
+    ranks = np.where(relevant, rankdata(-scores, axis=1), np.nan)
     result: NDArray[np.float64] = np.nanmedian(ranks, axis=1)
     return result
 

@@ -5,7 +5,7 @@ import itertools
 import torch
 from torch import Tensor, nn
 
-__all__ = ["ImageScorer", "ImageSurrogate", "Scorer", "Surrogate", "TokenScorer", "TokenSurrogate"]
+__all__ = ["ImageScorer", "ImageSurrogate", "Rescaled", "Scorer", "Surrogate", "TokenScorer", "TokenSurrogate"]
 
 _CHANNELS, _EMBEDDING = 16, 50
 
@@ -23,6 +23,20 @@ class Scorer(nn.Sequential):
 
     def __init__(self, num_columns: int, num_items: int, width: int = 32) -> None:
         super().__init__(*_layers(num_columns, width, width, num_items))
+
+
+class Rescaled(nn.Module):
+    """A network whose answers have a mean and a standard deviation of their own, `(outputs)`, in double precision."""
+
+    def __init__(self, network: nn.Module, mean: Tensor, deviation: Tensor) -> None:
+        super().__init__()
+        self.network = network
+        self.register_buffer("mean", mean)
+        self.register_buffer("deviation", deviation)
+
+    def forward(self, *inputs: Tensor) -> Tensor:
+        answers: Tensor = self.mean + self.deviation * self.network(*inputs).double()
+        return answers
 
 
 class Surrogate(nn.Module):

@@ -214,6 +214,14 @@ class Training:
 
     def identity(self, **values: Any) -> dict[str, str]:
         """What the trainings depend on, as named digests: call it before the first step."""
+        if "surrogate" not in self.stages:
+            # What answers is no part of them: it is told by its answers on some subsets.
+            few, generator = self._examples[torch.arange(min(32, len(self._examples)))], torch.Generator()
+            if self._surrogate is not None:
+                self._surrogate.eval()
+            with torch.no_grad():
+                subsets = random_subsets(few.available, self._head.k, generator.manual_seed(0))[None]
+                values["answers on subsets"] = self._answer(subsets, few)
         stages = [joint.identity(**(values if not place else {})) for place, joint in enumerate(self.stages.values())]
         return {f"{name}.{key}": digest for name, stage in zip(self.stages, stages, strict=True)
                 for key, digest in stage.items()}  # fmt: skip

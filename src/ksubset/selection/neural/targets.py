@@ -176,6 +176,7 @@ def target_of(task: str, target: NDArray[Any], weights: NDArray[np.float64]) -> 
             raise ValueError(f"y: expected numbers for a regression, got {target.dtype} ({error})") from error
     check_classification_targets(target)
     kind = type_of_target(target, input_name="y")
-    if kind == "multilabel-indicator":
+    # To scikit-learn two columns of any two numbers are labels.
+    if kind == "multilabel-indicator" and np.isin(target, (0, 1)).all():
         return Labels(target)
-    return Classes(target if kind == "multiclass-multioutput" else column_or_1d(target, warn=True))
+    return Classes(target if target.ndim > 1 and target.shape[1] > 1 else column_or_1d(target, warn=True))

@@ -51,7 +51,7 @@ class CsvFormat:
         na: Cells that stand for a missing value, besides those that pandas knows (none, NA, NaN, null, ...).
 
     Raises:
-        ValueError: A mark is no single character, or two that cannot be told apart are the same.
+        ValueError: A mark is no single character, or two are the same.
     """
 
     sep: str | None = None
@@ -67,10 +67,8 @@ class CsvFormat:
             mark = getattr(self, name)
             if mark is not None and len(mark) != 1:
                 raise ValueError(f"{name}: expected a single character, got {mark!r}")
-        for name, other in (("thousands", "decimal"), ("decimal", "sep"), ("thousands", "sep")):
-            mark = getattr(self, name)
-            if mark is not None and mark == getattr(self, other):
-                raise ValueError(f"{name}: expected another mark than {other}, got {mark!r}")
+        if self.decimal is not None and self.decimal == self.thousands:
+            raise ValueError(f"thousands: expected another mark than decimal, got {self.thousands!r}")
 
 
 class Source:

@@ -17,6 +17,7 @@ __all__ = ["TASKS", "Table", "check_names", "tabulate"]
 
 TASKS = ("classification", "regression")
 _DATE = r"\d{4}-\d\d-\d\d(?:[T ]\d\d:\d\d(?::\d\d(?:\.\d+)?)?(?:Z|[+-]\d\d:?\d\d)?)?"
+_BELOW_MICROSECONDS = r"(\.\d{6})\d+"
 _SHOWN = 3
 _EXACT = 2**53  # whole numbers up to here are floats of their own
 _DAY = 86_400_000_000  # in microseconds
@@ -204,6 +205,7 @@ def _text_or_numbers(column: pd.Series, name: str) -> NDArray[np.float64] | pd.S
     text = values.cast(pa.string()).to_pandas().astype(object)
     given = text.dropna()
     if len(given) and given.str.fullmatch(_DATE).all():
+        text = text.str.replace(_BELOW_MICROSECONDS, r"\1", regex=True)
         dates = pd.to_datetime(text, format="ISO8601", utc=True, errors="coerce")
         if dates.notna().sum() == len(given):
             # Nanoseconds would not reach far from today.
