@@ -148,7 +148,7 @@ class Source(DataSet):
 
 
 def find(name: str) -> Source:
-    """What is known of the data set of this name, without loading its images.
+    """What is known of the data set of this name; the images of published ones are not loaded for it.
 
     Besides :data:`SETS`, a name may be that of a file of one's own: ``NAME.npz`` in the folder that ``KSUBSET_DATA``
     names, with the arrays ``train_images``, ``train_labels``, and the same for ``validation`` and ``test``. Images
