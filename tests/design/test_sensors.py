@@ -244,3 +244,21 @@ def test_fields_are_drawn_with_their_sensors(field: np.ndarray) -> None:
     ):
         with pytest.raises(ValueError, match=message):
             plot_field(**{"coordinates": places, "fields": {"true": field[0]}, "sensors": [1], **bad})  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("noise", [None, 0.02])
+@pytest.mark.parametrize("unit", [2.0**-20, 1e160, 1e-170, 1e300, 1e-300])
+def test_units_far_from_one(unit: float, noise: float | None) -> None:
+    rng = np.random.default_rng(0)
+    field = rng.normal(size=(40, 4)) @ rng.normal(size=(4, 30)) + 0.01 * rng.normal(size=(40, 30))
+    right = SensorSelector(4, noise=noise, max_evaluations=50, random_state=0).fit(field)
+    scaled = None if noise is None else noise * unit
+    model = SensorSelector(4, noise=scaled, max_evaluations=50, random_state=0).fit(field * unit)
+    assert model.sensors_.tolist() == right.sensors_.tolist()
+    assert model.error_ == pytest.approx(right.error_, rel=1e-6)
+    np.testing.assert_allclose(model.coef_, right.coef_, rtol=1e-5, atol=1e-8)
+    assert model.score(field * unit) == pytest.approx(right.score(field), rel=1e-9)
+    about = SensorSelector(4, max_evaluations=50, random_state=0).fit(field, field[:, :2] * unit)
+    same = SensorSelector(4, max_evaluations=50, random_state=0).fit(field, field[:, :2])
+    assert about.sensors_.tolist() == same.sensors_.tolist()
+    np.testing.assert_allclose(about.coef_ / unit, same.coef_, rtol=1e-5, atol=1e-8)

@@ -400,6 +400,26 @@ def test_units_far_from_one(unit: float) -> None:
     np.testing.assert_allclose(model.coef_ * np.where(np.arange(6) % 2, unit, 1.0), right.coef_, rtol=1e-9)
 
 
+@pytest.mark.parametrize("k", [3, [2, 3, 4]])
+@pytest.mark.parametrize("criterion", ["gic", "cv"])
+@pytest.mark.parametrize("unit", [2.0**-20, 1e120, 1e160, 1e-170, 1e300, 1e-300])
+def test_units_of_the_target_far_from_one(k: int | list[int], criterion: str, unit: float) -> None:
+    X, y = made(60, 6, noise=0.1)
+    right = BestSubsetRegressor(k, criterion=criterion).fit(X, y)
+    with np.errstate(over="ignore"):  # of the residual sum of squares
+        model = BestSubsetRegressor(k, criterion=criterion).fit(X, y * unit)
+        square = np.square(np.float64(unit))
+    assert model.support_.tolist() == right.support_.tolist()
+    assert model.optimal_
+    np.testing.assert_allclose(model.coef_ / unit, right.coef_, rtol=1e-9)
+    np.testing.assert_allclose(model.predict(X) / unit, right.predict(X), rtol=1e-9)
+    np.testing.assert_allclose(model.path_["rss"], right.path_["rss"] * square, rtol=1e-9)
+    if k != 3 and criterion == "gic":
+        np.testing.assert_allclose(model.path_["criterion"], right.path_["criterion"] + 120 * np.log(unit), rtol=1e-9)
+    elif k != 3:
+        np.testing.assert_allclose(model.path_["criterion"], right.path_["criterion"] * square, rtol=1e-9)
+
+
 def test_a_column_with_a_large_offset_leaves_the_others_their_digits() -> None:
     """Nanoseconds since 1970 are rounded to 256; nearly dependent columns beside them are not."""
     rng = np.random.default_rng(0)

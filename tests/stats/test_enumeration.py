@@ -260,3 +260,26 @@ def test_sums_over_a_stratum_know_nothing_of_the_others(entry: bool) -> None:
         found = np.empty(40)
         found[both._order] = both._expected(beta * both._scale)
         np.testing.assert_allclose(found[first], expected, rtol=1e-12, atol=1e-14)
+
+
+@pytest.mark.parametrize("offset", [20.0, 40.0, 80.0])
+def test_rows_that_enter_late_keep_their_digits_beside_large_hazards(offset: float) -> None:
+    """Early rows share no risk set with late ones, whose hazards are larger or smaller by any factor."""
+    rng = np.random.default_rng(0)
+    x, event, beta = rng.normal(size=(40, 2)), rng.random(40) < 0.7, np.array([0.3, -0.2])
+    time, late = rng.exponential(size=40).round(1) + 0.1, np.arange(40) >= 20
+    enters = np.where(late, 10.0, time * rng.choice([0, 0.5], 40))
+    time = time + 10 * late
+
+    def found(model: CoxPH) -> tuple[np.ndarray, np.ndarray]:
+        expected, scores = np.empty(len(model._order)), np.empty((len(model._order), 2))
+        expected[model._order] = model._expected(beta * model._scale)
+        scores[model._order] = model._scores(beta * model._scale)[0] * model._scale
+        return expected, scores
+
+    for shift in (np.where(late, offset, 0.0), np.where(late, 0.0, offset)):
+        both = found(CoxPH(time, event, x, entry=enters, offset=shift))
+        for half in (late, ~late):
+            alone = found(CoxPH(time[half], event[half], x[half], entry=enters[half]))
+            np.testing.assert_allclose(both[0][half], alone[0], rtol=1e-9)
+            np.testing.assert_allclose(both[1][half], alone[1], rtol=1e-9, atol=1e-11)

@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from torch import nn
@@ -200,3 +201,14 @@ def test_a_file_has_its_checksums_whatever_torch_was_told(tmp_path: Path) -> Non
     found = load(tmp_path / "file")
     assert found is not None
     assert torch.equal(found.state["weight"], torch.ones(3))
+
+
+def test_what_could_not_be_read_is_not_written(tmp_path: Path) -> None:
+    path = tmp_path / "run.pt"
+    save(path, {"steps": 1, "nested": {"loss": 0.5, "seen": (1, None, "x"), "weights": torch.ones(2)}}, {})
+    for value in (np.float64(0.5), np.ones(2), object(), Path("x")):
+        with pytest.raises(TypeError, match=r"state: expected tensors and numbers of Python, got something else"):
+            save(path, {"steps": 2, "nested": {"loss": value}}, {})
+    found = load(path)
+    assert found is not None
+    assert found.state["steps"] == 1

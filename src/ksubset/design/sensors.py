@@ -1,5 +1,6 @@
 """The scikit-learn selector that places exactly k sensors in a field."""
 
+import math
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
@@ -119,7 +120,7 @@ class SensorSelector(SelectorMixin, BaseEstimator):  # type: ignore[misc]
         if modes is not None:
             modes = check_integer("n_modes", modes, 1)
         size = check_integer("n_sensors", self.n_sensors, 1)
-        data = _for_torch(validate_data(self, X, dtype=np.float64, ensure_min_samples=3))
+        data = validate_data(self, X, dtype=np.float64, ensure_min_samples=3)
         if size > data.shape[1]:
             raise ValueError(f"n_sensors: expected at most {data.shape[1]}, as many as places, got {size}")
         space = SearchSpace(
@@ -129,15 +130,18 @@ class SensorSelector(SelectorMixin, BaseEstimator):  # type: ignore[misc]
         if not (data != data[0]).any():
             raise ValueError("X: expected snapshots that differ, got the same field in all of them")
         target = None if y is None else self._target(y, data)
-        told = data if target is None else _for_torch(self._numbers(target))
+        told = data if target is None else self._numbers(target)
         if not (told != told[0]).any():
             raise ValueError(f"y: expected values that differ, got {told[0].tolist()} for all snapshots")
-        decoding = Decoding(torch.from_numpy(data), torch.from_numpy(told), noise)
+        readings, unit = _in_units(data - self.mean_)
+        wanted, unit_wanted = _in_units(told - told.mean(0))
+        decoding = Decoding(readings, wanted, None if noise is None else noise / unit)
         basis, strengths = _pod(data - self.mean_)
         seed = int(check_random_state(self.random_state).randint(2**31 - 1))
         self.modes_ = None
         if self.estimator is not None and target is None:
-            held = np.cumsum(strengths**2) / np.sum(strengths**2)
+            variances = np.square(strengths / strengths[0])
+            held = np.cumsum(variances) / variances.sum()
             self.modes_ = basis[: int(np.searchsorted(held, 0.999)) + 1 if modes is None else modes]
             target = (data - self.mean_) @ self.modes_.T
         place = self._placed(data, target, decoding, basis[: size if modes is None else modes].T, space, seed)
@@ -148,7 +152,7 @@ class SensorSelector(SelectorMixin, BaseEstimator):  # type: ignore[misc]
         self.error_ = decoding.told(sensors) ** 0.5
         self.estimator_ = None
         if self.estimator is None:
-            coefficients = decoding.coefficients(sensors, torch.from_numpy(told)).numpy()
+            coefficients = decoding.coefficients(sensors, wanted).numpy() * (unit_wanted / unit)
             one = target is not None and target.ndim == 1
             self._offset = told.mean(0)[0] if one else told.mean(0)
             self.coef_: Array = coefficients[:, 0] if one else coefficients
@@ -261,16 +265,19 @@ class SensorSelector(SelectorMixin, BaseEstimator):  # type: ignore[misc]
             raise ValueError(f"y: expected shape {told.shape}, got {None if y is None else right.shape}")
         right = right.reshape(told.shape)
         middle = self.mean_ if y is None else self._offset
-        return float(1 - np.square(right - told).sum() / np.square(right - middle).sum())
+        whole, unit = _in_units(right - middle)
+        return float(1 - np.square((right - told) / unit).sum() / np.square(whole.numpy()).sum())
 
     def _get_support_mask(self) -> NDArray[np.bool_]:
         check_is_fitted(self)
         return self.support_
 
 
-def _for_torch(values: Array) -> Array:
-    """In an order of memory, and with the right to write, that torch asks for; frames of pandas have neither."""
-    return np.require(values, requirements=["C", "W"])
+def _in_units(values: Array) -> tuple[torch.Tensor, float]:
+    """Values and their unit: a power of two near the largest, so that squares neither overflow nor vanish."""
+    unit = 2.0 ** (math.frexp(float(np.abs(values).max()))[1] - 1)
+    # Torch asks for an order of memory, and for the right to write, that values of a data frame need not have.
+    return torch.from_numpy(np.require(values / unit, requirements=["C", "W"])), unit
 
 
 def _pod(centred: Array) -> tuple[Array, Array]:

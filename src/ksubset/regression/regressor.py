@@ -11,7 +11,7 @@ from sklearn.base import RegressorMixin
 from sklearn.model_selection import check_cv
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from ksubset.regression.base import BestSubset
+from ksubset.regression.base import BestSubset, units
 from ksubset.regression.heuristic import Solution, search
 from ksubset.regression.moments import Fit, Moments
 from ksubset.regression.sizes import penalty
@@ -120,6 +120,8 @@ class BestSubsetRegressor(RegressorMixin, BestSubset):  # type: ignore[misc]
         if self.max_nodes is not None:
             check_integer("max_nodes", self.max_nodes, 0)
         weights, sizes, always, exclude = self._checked(X, sample_weight)
+        unit = units(y[weights > 0])
+        y = y / unit
         points = self._path(X, y, weights, sizes, always, exclude)
         sizes = [len(point.columns) for point in points]
         if len(sizes) == 1:
@@ -136,17 +138,19 @@ class BestSubsetRegressor(RegressorMixin, BestSubset):  # type: ignore[misc]
         best = points[0 if scores is None else int(np.argmin(scores))]
         self.support_ = self._mask(best.columns)
         self.coef_ = np.zeros(X.shape[1])
-        self.coef_[best.columns] = best.fit.coefficients
-        self.intercept_, self.rss_, self.optimal_ = best.fit.intercept, best.fit.rss, best.optimal
+        self.coef_[best.columns] = best.fit.coefficients * unit
+        self.intercept_, self.rss_ = float(best.fit.intercept * unit), float(best.fit.rss * unit * unit)
+        self.optimal_ = best.optimal
         self.n_features_ = len(best.columns)
         self.path_ = {
             "k": np.array(sizes),
             "support": np.array([self._mask(point.columns) for point in points]),
-            "rss": np.array([point.fit.rss for point in points]),
+            "rss": np.array([point.fit.rss for point in points]) * unit * unit,
             "optimal": np.array([point.optimal for point in points]),
         }
         if scores is not None:
-            self.path_["criterion"] = scores
+            in_units = scores * unit * unit if self.criterion == "cv" else scores + 2 * weights.sum() * np.log(unit)
+            self.path_["criterion"] = in_units
         return self
 
     def predict(self, X: Any) -> Array:

@@ -1,6 +1,5 @@
 """Cox's proportional hazards model with four ways to take tied event times."""
 
-import itertools
 from collections.abc import Callable
 from typing import Any, Literal
 
@@ -116,7 +115,6 @@ class CoxPH:
         self._at, self._first = leaves[self._last - 1], row_start[self._last - 1]
         self._group_of: NDArray[np.int64] = np.subtract(np.cumsum(used), used)[span]
         self._until = self._ends_of_exposure(starts, stratum)
-        self._next_stratum: NDArray[np.int64] = np.searchsorted(self._first, row_start, side="right")
         self._strata, self._silent = len(starts), len(starts) - len(np.unique(self._first))
         self._sums = np.add.reduceat(self._scaled[had], np.r_[0, np.cumsum(self._deaths)[:-1]])
         self._shift = np.full(len(self._at), np.nan)
@@ -186,16 +184,16 @@ class CoxPH:
 
         Increments are relative to the largest linear predictor of their stratum, and so are the sums.
         """
-        # Of each stratum alone: those of others, relative to another predictor, may be larger by any factor.
-        rising, nothing = np.zeros((len(increments) + 1, *increments.shape[1:])), len(increments)
-        bounds = np.flatnonzero(np.r_[True, self._first[1:] != self._first[:-1], True])
-        for low, high in itertools.pairwise(bounds):
-            rising[low:high] = np.cumsum(increments[low:high][::-1], 0)[::-1]
-        begin = self._group_of + self._event
-        begin, until = (
-            np.where(place < self._next_stratum, place, nothing) for place in (begin, np.maximum(self._until, begin))
-        )
-        total: Array = rising[begin] - rising[until]
+        # By sums over 1, 2, 4, ... event times: the difference of two running sums would lose the digits of a row that
+        # enters late beside others of a much larger linear predictor.
+        place = self._group_of + self._event
+        count = np.maximum(self._until - place, 0)
+        total, sums, width = np.zeros((len(place), *increments.shape[1:])), increments, 1
+        while width <= count.max():
+            rows = np.flatnonzero(count & width)
+            total[rows] += sums[place[rows]]
+            place[rows] += width
+            sums, width = sums[:-width] + sums[width:], 2 * width
         return total
 
     def _relative(self, eta: Array) -> Array:

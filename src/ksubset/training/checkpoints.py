@@ -65,6 +65,7 @@ def save(path: str | Path, state: Mapping[str, Any], identity: Mapping[str, str]
         identity: Named digests of what the training depends on, as of `JointTraining.identity`.
 
     Raises:
+        TypeError: The state holds something else, an array or scalar of NumPy, for example, which `load` does not read.
         OSError: It cannot be written; what was there stays.
 
     Example:
@@ -79,6 +80,11 @@ def save(path: str | Path, state: Mapping[str, Any], identity: Mapping[str, str]
     # Whoever saves other files without checksums may; `load` looks at those of this one.
     with config.patch("save.compute_crc32", True):  # type: ignore[attr-defined]  # missing in torch's types
         torch.save({"identity": dict(identity), "state": dict(state)}, content)
+    content.seek(0)
+    try:
+        torch.load(content, map_location="meta", weights_only=True)
+    except pickle.UnpicklingError as error:
+        raise TypeError(f"state: expected tensors and numbers of Python, got something else ({error})") from error
     write(Path(path), content.getvalue())
 
 

@@ -14,6 +14,8 @@ __all__ = ["get_random_state", "seeded", "set_random_state"]
 def seeded(seed: int, device: torch.device | str = "cpu") -> Iterator[None]:
     """Seed torch's generators, of the CPU and the device, and leave them afterwards as they were.
 
+    They are those of the process: in several threads at a time no seed holds.
+
     Arguments:
         seed: Any integer.
         device: Where random numbers will be drawn.

@@ -526,10 +526,34 @@ def test_a_warm_start_goes_on(numbers: Any) -> None:
     assert fitted.score(X, y) == pytest.approx(score, abs=1e-2)
     cold = selector(steps=1).fit(X, y)
     assert cold.score(X, y) < 0.5
-    with pytest.raises(ValueError, match=r"warm_start: expected data with 12 columns or groups .* got 11"):
+    with pytest.raises(ValueError, match=r"warm_start: expected data with the 12 columns or groups .* got 11, or"):
         fitted.fit(X[:, 1:], y)
     with pytest.raises(ValueError, match=r"warm_start: expected a network with outputs of shape \(N, 2\)"):
         fitted.fit(X, np.column_stack([y, y]))
+
+
+def test_a_warm_start_has_the_same_columns_to_choose_from(numbers: Any) -> None:
+    fitted = selector(warm_start=True, steps=20, exclude=[3]).fit(*numbers)
+    with pytest.raises(ValueError, match=r"warm_start: expected data with the 11 columns .* got 11, or others"):
+        fitted.set_params(exclude=[7]).fit(*numbers)
+    # None of these is chosen from.
+    fitted.set_params(exclude=None, always_include=[3]).fit(*numbers)
+    assert fitted.support_[3]
+
+
+@pytest.mark.parametrize("constant", [1e6, 1e12, 1e18])
+def test_a_large_constant_column_changes_nothing(numbers: Any, constant: float) -> None:
+    X, y = numbers
+    weights = np.where(np.arange(300) % 3, 1.0, 2.0)
+    small, large = (
+        selector(steps=100).fit(np.column_stack([X, np.full(300, value)]), y, weights) for value in (1.0, constant)
+    )
+    assert same(small, large)
+
+
+def test_callbacks_may_draw_random_numbers(numbers: Any) -> None:
+    plain = selector(steps=100).fit(*numbers)
+    assert same(plain, selector(steps=100, callbacks=lambda _: bool(torch.rand(3).sum() > 9)).fit(*numbers))
 
 
 def test_copies_and_pickles(numbers: Any) -> None:

@@ -14,6 +14,7 @@ from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor, nn
 
+from ksubset._support.modes import default_modes
 from ksubset.applications.explain import networks
 from ksubset.applications.explain.answers import Model, targets_of, units_of
 from ksubset.applications.explain.inputs import Inputs, check_rows
@@ -85,7 +86,8 @@ class SubsetExplainer(BaseEstimator):  # type: ignore[misc]
         regularization: Weight, at first, of the squared logits; it falls to a hundredth.
         surrogate_steps, surrogate_learning_rate: Of the surrogate's training; with 0 steps a module is taken as it is.
         device: Where to train; None is the GPU if CUDA has one, else the CPU.
-        random_state: Seed; with it a fit on the CPU always has the same result.
+        random_state: Seed; with it a fit on the CPU always has the same result, but not beside other threads that draw
+            torch's random numbers.
         verbose: Above 0, prints some twenty lines of each training.
         checkpoint: Path of a file to which the training is written as often. Another fit with the same data and
             settings goes on from there, with the result of one that was not ended; a file of others is an error.
@@ -146,6 +148,7 @@ class SubsetExplainer(BaseEstimator):  # type: ignore[misc]
         self.surrogate_steps, self.surrogate_learning_rate = surrogate_steps, surrogate_learning_rate
         self.device, self.random_state, self.verbose, self.checkpoint = device, random_state, verbose, checkpoint
 
+    @default_modes()
     def fit(self, X: Any, y: Any = None) -> "SubsetExplainer":
         """Train the surrogate, if there is to be one, and the selector.
 

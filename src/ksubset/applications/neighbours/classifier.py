@@ -14,6 +14,7 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 from torch import nn
 
+from ksubset._support.modes import default_modes
 from ksubset.applications.neighbours.training import Recipe, Training
 from ksubset.estimators import Estimator
 from ksubset.search.arguments import check_integer
@@ -67,7 +68,8 @@ class SubsetNeighborsClassifier(
         learning_rate: It falls along a cosine.
         weight_decay: Of the embedding, as in AdamW.
         device: Where to train; None is the GPU if CUDA has one, else the CPU.
-        random_state: Seed; with it a fit on the CPU always has the same result.
+        random_state: Seed; with it a fit on the CPU always has the same result, but not beside other threads that draw
+            torch's random numbers.
         verbose: Above 0, prints some fifty lines.
         checkpoint: Path of a file to which the training is written as often. Another fit with the same data and
             settings goes on from there, with the result of one that was not ended; a file of others is an error.
@@ -122,6 +124,7 @@ class SubsetNeighborsClassifier(
         self.learning_rate, self.weight_decay, self.device = learning_rate, weight_decay, device
         self.random_state, self.verbose, self.checkpoint = random_state, verbose, checkpoint
 
+    @default_modes()
     def fit(self, X: Any, y: Any) -> "SubsetNeighborsClassifier":
         """Train the embedding, and keep all rows.
 

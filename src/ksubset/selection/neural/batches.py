@@ -81,17 +81,19 @@ class Batches:
     Arguments:
         data: `(N, n)`, dense or sparse.
         target: `(N, ...)`.
-        scale: `(n)`, of the columns.
+        scaling: Of the columns.
         weights: `(N)`, above 0.
         size: Rows in a batch, B; there may be fewer in the data.
     """
 
     def __init__(
-        self, data: Any, target: Tensor | None, scale: NDArray[np.float64], weights: NDArray[np.float64], size: int
+        self, data: Any, target: Tensor | None, scaling: Scaling, weights: NDArray[np.float64], size: int
     ) -> None:
         directions = np.random.default_rng(0)
-        direction = directions.standard_normal(data.shape[1]) / scale
-        place = np.concatenate([data[chunk] @ direction for chunk in gen_batches(len(weights), _CHUNK)])
+        direction = directions.standard_normal(data.shape[1]) / scaling.scale
+        # A large mean would leave no digits to what varies; rows of sparse data, less their mean, would be dense.
+        middle = 0 if hasattr(data, "tocsr") else scaling.mean
+        place = np.concatenate([(data[chunk] - middle) @ direction for chunk in gen_batches(len(weights), _CHUNK)])
         if target is not None:
             flat = target.double().flatten(1).numpy()
             place = place + flat @ directions.standard_normal(flat.shape[1])

@@ -15,7 +15,7 @@ __all__ = ["check_outputs", "device_of", "new_network"]
 
 
 def new_network(module: Any, hidden: Any, num_inputs: int, num_outputs: int) -> nn.Module:
-    """A copy of a module, what a function makes, or, of None, a perceptron.
+    """A copy of a module in float32, what a function makes, or, of None, a perceptron.
 
     Arguments:
         module: A module, a function of (num_inputs, num_outputs) that makes one, or None.
@@ -33,13 +33,13 @@ def new_network(module: Any, hidden: Any, num_inputs: int, num_outputs: int) -> 
         widths = [check_integer("hidden_layer_sizes", width, 1) for width in hidden]
         return _perceptron(num_inputs, *widths, num_outputs)
     if isinstance(module, nn.Module):
-        return deepcopy(module)
+        return deepcopy(module).float()
     if not callable(module):
         raise TypeError(f"module: expected a torch module, a function that makes one, or None, got {module!r}")
     network = module(num_inputs, num_outputs)
     if not isinstance(network, nn.Module):
         raise TypeError(f"module: expected a function that makes a torch module, got one that made {network!r}")
-    return network
+    return network.float()
 
 
 def _perceptron(*widths: int) -> nn.Sequential:

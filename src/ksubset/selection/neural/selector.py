@@ -17,7 +17,9 @@ from sklearn.utils import ClassifierTags, RegressorTags, Tags, gen_batches
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted, validate_data
 from torch import Tensor, nn
+from torch.random import fork_rng
 
+from ksubset._support.modes import default_modes
 from ksubset.estimators import Estimator
 from ksubset.search.arguments import check_integer, is_integer, listed_callbacks, notify
 from ksubset.selection._sklearn import check_feature_names_in, check_sample_weight
@@ -75,13 +77,15 @@ class NeuralSubsetSelector(SupportMixin, BaseEstimator):  # type: ignore[misc]
         always_include: Columns, by name or index, that are kept, with their groups; they count towards k.
         exclude: Columns, by name or index, that are not, nor are their groups.
         device: Where to train; None is the GPU if CUDA has one, else the CPU.
-        random_state: Seed; with it a fit on the CPU always has the same result.
+        random_state: Seed; with it a fit on the CPU always has the same result, but not beside other threads that draw
+            torch's random numbers.
         verbose: Above 0, prints some fifty lines.
         callbacks: A function or several, called as often with a `TrainingProgress`; if one returns True, the training
             ends with the likeliest columns at present. So it does, with a warning, on KeyboardInterrupt.
         warm_start: Whether another fit goes on with the logits and the network of the last.
         checkpoint: Path of a file to which the training is written as often. Another fit with the same data and
-            settings goes on from there, with the result of one that was not ended; a file of others is an error.
+            settings goes on from there, with the result of one that was not ended; a file of others, as in a
+            cross-validation, is an error.
 
     Attributes:
         support_: `(n)`, boolean, the columns that are kept.
@@ -142,6 +146,7 @@ class NeuralSubsetSelector(SupportMixin, BaseEstimator):  # type: ignore[misc]
         self.device, self.random_state, self.verbose, self.callbacks = device, random_state, verbose, callbacks
         self.warm_start, self.checkpoint = warm_start, checkpoint
 
+    @default_modes()
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> "NeuralSubsetSelector":
         """Find the columns, and train the network.
 
@@ -250,10 +255,12 @@ class NeuralSubsetSelector(SupportMixin, BaseEstimator):  # type: ignore[misc]
     def _start(self, space: SubsetSpace, target: Target) -> tuple[nn.Module, Tensor]:
         """The network and the logits at first."""
         if self.warm_start and hasattr(self, "module_"):
-            if len(self._logits) != len(space.free):
+            free = len(self._logits)
+            last, now = (np.where(index < free, index, -1) for index in (self._group_index, space.group_index()))
+            if free != len(space.free) or not np.array_equal(last, now):
                 raise ValueError(
-                    f"warm_start: expected data with {len(self._logits)} columns or groups to choose from, as in the "
-                    f"last fit, got {len(space.free)}"
+                    f"warm_start: expected data with the {free} columns or groups to choose from of the last fit, got "
+                    f"{len(space.free)}, or others"
                 )
             network, logits, argument = deepcopy(self.module_), self._logits, "warm_start"
         else:
@@ -273,7 +280,10 @@ class NeuralSubsetSelector(SupportMixin, BaseEstimator):  # type: ignore[misc]
                         f"[NeuralSubsetSelector] step {progress.step} of {progress.steps}: subsets of "
                         f"{progress.subset_size}, loss {progress.loss:.4g}"
                     )
-                if notify(callbacks, progress):
+                # A callback may draw random numbers for itself.
+                with fork_rng([training.device] if training.device.type == "cuda" else []):
+                    ended = notify(callbacks, progress)
+                if ended:
                     break
         except KeyboardInterrupt:
             if not training.joint.steps:

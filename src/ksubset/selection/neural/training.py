@@ -147,7 +147,7 @@ class Training:
         self.recipe, self.space, self.target, self.device = recipe, space, target, device
         self._rows = (SparseRows if hasattr(data, "tocsr") else DenseRows)(data, scaling, device)
         self._truth = None if target.encoded is None else target.encoded.to(device)
-        self._batches = Batches(data, target.encoded, scaling.scale, weights, recipe.batch_size)
+        self._batches = Batches(data, target.encoded, scaling, weights, recipe.batch_size)
         free, size = len(space.free), space.size
         # All or none of the groups is no choice.
         self.selecting = round(_SELECTING * recipe.steps) if 0 < size < free else 0
