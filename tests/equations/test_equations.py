@@ -2,6 +2,7 @@
 
 import itertools
 import math
+import pickle
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -354,6 +355,7 @@ X = np.stack([np.sin(T), np.cos(T)], 1)
     ("arguments", "error", "match"),
     [
         ({"x": np.where(X > 0.99, np.nan, X)}, ValueError, "x: expected finite"),
+        ({"x": np.ma.masked_greater(X, 0.99)}, ValueError, "x: expected finite"),
         ({"x": X * 1j}, TypeError, "x: expected real"),
         ({"x": "data"}, TypeError, "x: expected real"),
         ({"x": X[None, None]}, ValueError, r"x: expected shape \(T, d\)"),
@@ -369,6 +371,7 @@ X = np.stack([np.sin(T), np.cos(T)], 1)
         ({"k": 0}, ValueError, "k: expected 1 or more"),
         ({"k": [1]}, ValueError, "k: expected one number"),
         ({"k": 1.5}, TypeError, "k: expected an integer"),
+        ({"k": np.array(2.0)}, TypeError, "k: expected an integer"),
         ({"k": "many"}, ValueError, "k: expected an integer, one"),
         ({"form": "middle"}, ValueError, "form: expected"),
         ({"library": 3}, TypeError, "library: expected a Library"),
@@ -381,9 +384,10 @@ X = np.stack([np.sin(T), np.cos(T)], 1)
         (
             {"library": Library(functions={"x": lambda s: s[..., 0]})},
             ValueError,
-            "functions: expected a name of its own",
+            "library: expected a name of its own",
         ),
-        ({"library": Library(frequencies=[2, 2])}, ValueError, "functions: expected a name of its own"),
+        ({"library": Library(functions={"1": lambda s: s[..., 0]})}, ValueError, "library: expected a name of its own"),
+        ({"library": Library(frequencies=[2, 2])}, ValueError, "library: expected a name of its own"),
         ({"library": Library(0, constant=False)}, ValueError, "library: expected a term"),
         ({"half_widths": [60]}, ValueError, "t: expected more than 120"),
         ({"half_widths": [2]}, ValueError, r"half_widths\[0\]: expected 3 or more, got 2"),
@@ -431,3 +435,37 @@ def test_bad_states_of_found_equations_are_named() -> None:
         found.simulate([1.0], T)
     with pytest.raises(ValueError, match="t: expected increasing"):
         found.simulate([1.0, 0.0], -T)
+
+
+def speed(state: Array) -> Array:
+    norms: Array = np.linalg.norm(state, axis=-1)
+    return norms
+
+
+def test_found_equations_are_pickled() -> None:
+    found = discover_equations(X, T, 2, library=Library(2, frequencies=[2.0], functions={"|v|": speed}))
+    again = pickle.loads(pickle.dumps(found))
+    assert str(again) == str(found)
+    np.testing.assert_array_equal(again.predict(X), found.predict(X))
+
+
+@pytest.mark.parametrize("unit", [1e-8, 1e8])
+def test_units_of_variables_do_not_change_widths(unit: float) -> None:
+    t = np.linspace(0, 20, 500)
+    waves = np.stack([np.sin(t), np.sin(9 * t)], 1) + 0.01 * np.random.default_rng(0).normal(size=(500, 2))
+    assert half_width(waves * [1.0, unit], 1) == half_width(waves, 1)
+    grid = np.moveaxis(np.stack([waves, 2 * waves]), 0, 1)
+    assert half_width(grid * [1.0, unit], 1) == half_width(grid, 1)
+
+
+def test_a_constant_variable_does_not_change_the_width() -> None:
+    noisy = X + 1e-3 * np.random.default_rng(0).normal(size=X.shape)
+    alone = discover_equations(noisy, T, 2).half_widths
+    assert discover_equations(np.column_stack([noisy, np.full(len(T), 1e5)]), T, 2).half_widths == alone
+
+
+def test_widths_of_long_series_take_no_time() -> None:
+    """Looking at each corner in turn took minutes."""
+    t = np.linspace(0, 1e4, 200_000)
+    wide = half_width(np.sin(t)[:, None] + 0.1 * np.random.default_rng(0).normal(size=(200_000, 1)), 1)
+    assert 3 <= wide < 1000

@@ -593,6 +593,14 @@ def test_items_at_exactly_the_distance_are_far_enough(shift: float) -> None:
         ]
 
 
+def test_distances_may_have_the_rounding_of_their_coordinates() -> None:
+    places = 3e5 + np.arange(11) / 10
+    between = np.abs(places[:, None] - places)
+    assert between[0, 3] < 0.3
+    assert [0, 3] not in Apart(0.3, distances=between).pairs.tolist()
+    assert [0, 2] in Apart(0.3, distances=between).pairs.tolist()
+
+
 def test_subsets_told_together_are_taken_together() -> None:
     search = Search(5, 2)
     with pytest.raises(ValueError, match="subsets"):
@@ -615,3 +623,15 @@ def test_initial_subsets_come_in_their_order() -> None:
     seen: list[list[int]] = []
     minimize(lambda subset: float(len(seen.append(subset.tolist()) or seen)), 9, 2, initial=initial, max_evaluations=3)
     assert seen == initial
+
+
+@pytest.mark.parametrize("noisy", [False, True])
+def test_what_is_asked_for_before_values_are_told_counts(noisy: bool) -> None:
+    search = Search(40, 5, max_evaluations=10, noisy=noisy, random_state=0)
+    first, second = search.ask(6), search.ask(6)
+    assert (len(first), len(second), len(search.ask())) == (6, 4, 0)
+    search.tell(second, second.sum(1))
+    assert len(search.ask()) == 0
+    search.tell(first, first.sum(1))
+    assert search.num_evaluations == 10
+    assert len(search.ask()) == 0

@@ -104,7 +104,7 @@ def check_sizes(k: Any, num_equations: int, num_terms: int) -> list[int] | None:
         if k != "auto":
             raise ValueError(f"k: expected an integer, one for each equation or 'auto', got {k!r}")
         return None
-    given = list(k) if isinstance(k, Sequence | np.ndarray) else [k] * num_equations
+    given = list(k) if isinstance(k, Sequence) or np.ndim(k) else [k] * num_equations
     sizes = [check_integer("k", size, 1) for size in given]
     if len(sizes) != num_equations:
         raise ValueError(f"k: expected one number of terms for each of {num_equations} equations, got {len(sizes)}")
@@ -121,6 +121,6 @@ def _numbers(name: str, value: Any) -> Array:
         numbers = given.astype(np.float64)
     except (TypeError, ValueError) as error:
         raise TypeError(f"{name}: expected real numbers, got {error}") from error
-    if not np.isfinite(numbers).all():
-        raise ValueError(f"{name}: expected finite numbers, got NaN or infinity")
+    if np.ma.is_masked(value) or not np.isfinite(numbers).all():
+        raise ValueError(f"{name}: expected finite numbers, got NaN, infinity or masked ones")
     return numbers

@@ -16,6 +16,8 @@ Array = NDArray[np.float64]
 # What counts as zero of a test function at the edge of its support, and how many standard deviations of its spectrum
 # lie below the corner of that of the data.
 _EDGE, _DEVIATIONS = 1e-10, 2.0
+# A variable whose spectrum is less than this part of its size is constant.
+_CONSTANT = 1e-12
 # Test functions in half a support.
 _OVERLAP = 8
 # Order of the error of differences.
@@ -129,7 +131,7 @@ def half_width(data: Array, highest: int) -> int:
         Messenger and Bortz (2021), https://doi.org/10.1016/j.jcp.2021.110525, appendix A.
 
     Arguments:
-        data: `(N, ...)`, along the first axis.
+        data: `(N, ..., d)`, along the first axis, of d variables, whose units do not matter.
         highest: Highest order of a derivative.
     """
     count, frequency = len(data), _corner(data)
@@ -146,12 +148,22 @@ def half_width(data: Array, highest: int) -> int:
 
 def _corner(data: Array) -> int:
     """The frequency, 1 to N / 2, where two straight lines fit the sum of all higher amplitudes best."""
-    amplitudes = np.abs(np.fft.rfft(data.reshape(len(data), -1), axis=0)).mean(1)[1:]
-    sums = np.append(np.cumsum(amplitudes[::-1])[::-1], 0)
-    places = np.arange(len(sums))
-    errors = [
-        np.linalg.norm(sums[: place + 1] - np.linspace(sums[0], sums[place], place + 1))
-        + np.linalg.norm(sums[place:] - np.linspace(sums[place], sums[-1], len(sums) - place))
-        for place in places
-    ]
+    amplitudes = np.abs(np.fft.rfft(data.reshape(len(data), -1, data.shape[-1]), axis=0)).mean(1)
+    # Of a constant there is its rounding alone.
+    total, sizes = amplitudes[1:].sum(0), np.abs(data).reshape(-1, data.shape[-1]).max(0)
+    units = np.where(total > _CONSTANT * len(data) * sizes, total, np.inf)
+    sums = np.append(np.cumsum((amplitudes[1:] / units).mean(1)[::-1])[::-1], 0)
+    errors = _line_errors(sums) + _line_errors(sums[::-1])[::-1]
     return int(np.argmin(errors[1:-1])) + 2
+
+
+def _line_errors(values: Array) -> Array:
+    """Norms of the differences of all first values, one or more, from a straight line from the first to the last."""
+    places = np.arange(len(values))
+    risen = values - values[0]
+    slopes = risen / np.maximum(places, 1)
+    squares = (
+        np.cumsum(risen**2) - 2 * slopes * np.cumsum(places * risen) + slopes**2 * np.cumsum(places.astype(float) ** 2)
+    )
+    errors: Array = np.sqrt(squares.clip(min=0))
+    return errors

@@ -2,8 +2,10 @@
 
 import itertools
 import math
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -87,15 +89,15 @@ class Library:
         """
         none = (0,) * len(space)
         found = self._functions(variables)
-        functions = dict(found)
-        if len(functions) < len(found):
-            raise ValueError(f"functions: expected a name of its own for each term, got {[name for name, _ in found]}")
         listed = [Term("1", _one, none)] if self.constant else []
         for orders in _orders(len(space), self.derivatives):
             suffix = "".join(name * order for name, order in zip(space, orders, strict=True))
-            for name, function in functions.items():
+            for name, function in found:
                 shown = name if not suffix else f"{name}_{suffix}" if name in variables else f"({name})_{suffix}"
                 listed.append(Term(shown, function, orders))
+        shared = [name for name, count in Counter(term.name for term in listed).items() if count > 1]
+        if shared:
+            raise ValueError(f"library: expected a name of its own for each term, got several named {shared[0]!r}")
         return listed
 
     def _functions(self, variables: Sequence[str]) -> list[tuple[str, Callable[[Array], Array]]]:
@@ -104,13 +106,13 @@ class Library:
             for members in itertools.combinations_with_replacement(range(len(variables)), degree):
                 powers = [(name, members.count(place)) for place, name in enumerate(variables)]
                 name = " ".join(name if power == 1 else f"{name}^{power}" for name, power in powers if power)
-                found.append((name, _monomial(members)))
+                found.append((name, partial(_monomial, members)))
         for frequency in self.frequencies:
             factor = "" if frequency == 1 else f"{frequency:g} "
             for place, variable in enumerate(variables):
-                found.append((f"sin({factor}{variable})", _wave(place, frequency, 0)))
-                found.append((f"cos({factor}{variable})", _wave(place, frequency, math.pi / 2)))
-        return [*found, *((name, _checked(name, function)) for name, function in self.functions.items())]
+                found.append((f"sin({factor}{variable})", partial(_wave, place, frequency, 0)))
+                found.append((f"cos({factor}{variable})", partial(_wave, place, frequency, math.pi / 2)))
+        return [*found, *((name, partial(_checked, name, function)) for name, function in self.functions.items())]
 
 
 def _orders(num_axes: int, most: int) -> list[tuple[int, ...]]:
@@ -123,19 +125,18 @@ def _one(state: Array) -> Array:
     return np.ones(state.shape[:-1])
 
 
-def _monomial(members: tuple[int, ...]) -> Callable[[Array], Array]:
-    return lambda state: state[..., list(members)].prod(-1)
+def _monomial(members: tuple[int, ...], state: Array) -> Array:
+    product: Array = state[..., list(members)].prod(-1)
+    return product
 
 
-def _wave(place: int, frequency: float, phase: float) -> Callable[[Array], Array]:
-    return lambda state: np.sin(frequency * state[..., place] + phase)
+def _wave(place: int, frequency: float, phase: float, state: Array) -> Array:
+    values: Array = np.sin(frequency * state[..., place] + phase)
+    return values
 
 
-def _checked(name: str, function: Callable[[Any], Any]) -> Callable[[Array], Array]:
-    def checked(state: Array) -> Array:
-        values = np.asarray(function(state), dtype=np.float64)
-        if values.shape != state.shape[:-1]:
-            raise ValueError(f"functions: expected values of shape {state.shape[:-1]} of {name!r}, got {values.shape}")
-        return values
-
-    return checked
+def _checked(name: str, function: Callable[[Any], Any], state: Array) -> Array:
+    values = np.asarray(function(state), dtype=np.float64)
+    if values.shape != state.shape[:-1]:
+        raise ValueError(f"functions: expected values of shape {state.shape[:-1]} of {name!r}, got {values.shape}")
+    return values

@@ -14,8 +14,9 @@ from ksubset.search.arguments import check_integer, check_items
 
 __all__ = ["Apart", "AtLeast", "AtMost", "Budget", "Constraint", "Exactly", "Inequalities"]
 
-# Of coordinates, or of a distance: those that are as far apart as they should be may seem nearer by so much.
-_ROUNDING = 1e-14
+# Items that are as far apart as they should be may seem nearer by this part of their coordinates, or of a distance that
+# was computed from coordinates that are not known.
+_ROUNDING, _SAME = 1e-14, 1e-9
 
 
 @dataclass(frozen=True)
@@ -185,7 +186,8 @@ class Apart(Constraint):
     """No two items closer than a distance, or no two of given pairs.
 
     Arguments:
-        distance: Least distance of two items in a subset; by coordinates they may be nearer by rounding.
+        distance: Least distance of two items in a subset; by rounding they may be nearer, of `distances` by a
+            billionth.
         coordinates: `(n, d)`, for Euclidean distances; or `(n)`, on a line.
         distances: `(n, n)`, symmetric, instead.
         pairs: `(P, 2)`, indices of items that exclude each other, instead of all of these.
@@ -244,7 +246,7 @@ class Apart(Constraint):
         square = _numbers("distances", distances, 2)
         if square.shape[0] != square.shape[1] or not np.array_equal(square, square.T):
             raise ValueError(f"distances: expected a symmetric matrix, got shape {square.shape}")
-        near = np.triu(square < distance * (1 - _ROUNDING), 1)
+        near = np.triu(square < distance * (1 - _SAME), 1)
         self.pairs, self._size = np.argwhere(near), len(square)
 
     def __str__(self) -> str:

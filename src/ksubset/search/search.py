@@ -75,8 +75,7 @@ class Search:
         return self.state.evaluations + fresh
 
     def ask(self, count: int = 1) -> NDArray[Any]:
-        """Subsets to evaluate, at most so many; none if `max_evaluations` were told, or all subsets are known or asked
-        for.
+        """Subsets to evaluate, at most so many; none if `max_evaluations` were told or asked for, or all subsets were.
 
         Where f is deterministic they are new ones, each asked for once. With noise those that may be the best are asked
         for again, and there are none once the best few are confirmed.
@@ -89,7 +88,9 @@ class Search:
         """
         self.check_encoding(vectorized=True)
         count = check_integer("count", count, 1)
-        points = self.ask_points(count if self._limit is None else min(count, self._limit - self.num_evaluations))
+        if self._limit is not None:
+            count = min(count, self._limit - self.num_evaluations - len(self.state.pending))
+        points = self.ask_points(count)
         subsets = [self.space.items(point) for point in points]
         if not subsets and self._encoding == "indices":
             return np.zeros((0, self.space.items_in_all or 0), dtype=np.int64)

@@ -379,6 +379,14 @@ def test_whole_numbers_that_floats_merge_are_said(tmp_path: Path) -> None:
     assert "not all can be told apart" in table.suspects["id"]
 
 
+@pytest.mark.parametrize("values", [[2**53 + 1] * 60, [10**16 + place for place in range(59)] + [10**21]])
+def test_whole_numbers_that_floats_merge_are_said_of_text_too(tmp_path: Path, values: list[int]) -> None:
+    lines = [f"{value},{2**52 + place % 9},{place % 7}" for place, value in enumerate(values)]
+    table = tabulated(tmp_path / "data.csv", "\n".join(["id,exact,y", *lines]))
+    assert list(table.suspects) == ["id"]
+    assert "not all can be told apart" in table.suspects["id"]
+
+
 def test_decimal_commas_with_exponents(tmp_path: Path) -> None:
     lines = [f"{place},5e+05;{place % 7}" for place in range(60)]
     table = tabulated(tmp_path / "data.csv", "\n".join(["x;y", *lines]))

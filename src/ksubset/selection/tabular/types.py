@@ -1,12 +1,13 @@
 """What the columns of a file are to a model: numbers, dates, categories, and a target of one kind or another."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import pandas as pd
 import pyarrow as pa
+import pyarrow.compute as pc
 from numpy.typing import NDArray
 from sklearn.utils.multiclass import type_of_target
 
@@ -20,6 +21,7 @@ _DATE = r"\d{4}-\d\d-\d\d(?:[T ]\d\d:\d\d(?::\d\d(?:\.\d+)?)?(?:Z|[+-]\d\d:?\d\d
 _BELOW_MICROSECONDS = r"(\.\d{6})\d+"
 _SHOWN = 3
 _EXACT = 2**53  # whole numbers up to here are floats of their own
+_DIGITS = 16  # of the least one that is none
 _DAY = 86_400_000_000  # in microseconds
 
 
@@ -168,13 +170,15 @@ class _Reader:
         """Numbers with NaN, or categories in order; `(N)`."""
         text = _text_or_numbers(column, name)
         if isinstance(text, np.ndarray):
-            if pa.types.is_integer(pa.array(column).type) and (np.abs(text) > _EXACT).any():
-                self.suspects[name] = "has whole numbers of 16 digits and more, of which not all can be told apart"
+            values = pa.array(column)
+            if pa.types.is_integer(values.type):
+                self._look_at_digits(name, [value or 0 for value in pc.min_max(values).as_py().values()])
             return text
         found = parse(text, self.format)
         if found is not None and not found.others:
             if found.notes:
                 self.notes[name] = ", ".join(found.notes)
+            self._look_at_digits(name, found.values[text.str.count(r"\d") >= _DIGITS].tolist())
             return found.values
         if found is not None:
             others = ", ".join(map(repr, found.others[:_SHOWN])) + (", ..." if len(found.others) > _SHOWN else "")
@@ -183,6 +187,10 @@ class _Reader:
             )
         codes, levels = pd.factorize(text, sort=True)
         return pd.Categorical.from_codes(codes, pd.Index(levels, dtype=object))
+
+    def _look_at_digits(self, name: str, values: Iterable[float]) -> None:
+        if any(abs(value) > _EXACT for value in values):
+            self.suspects[name] = f"has whole numbers of {_DIGITS} digits and more, of which not all can be told apart"
 
 
 def _text_or_numbers(column: pd.Series, name: str) -> NDArray[np.float64] | pd.Series:
