@@ -299,8 +299,10 @@ def test_random_numbers_are_left_alone() -> None:
         ({"rounds": 0}, "rounds must be 1 or more, got 0"),
         ({"num_samples": 0}, "num_samples must be 1 or more, got 0"),
         ({"steps_per_round": 0}, "steps_per_round must be 1 or more, got 0"),
-        ({"selecting": 301}, "selecting must be between 0 and rounds, 300, got 301"),
+        ({"selecting": 301}, "selecting must be at most rounds, 300, got 301"),
+        ({"selecting": -1}, "selecting must be 0 or more, got -1"),
         ({"annealing": 0}, "annealing must be above 0, got 0"),
+        ({"annealing": float("nan")}, "annealing must be above 0, got nan"),
     ],
 )
 def test_plans_that_are_no_plan(change: dict[str, Any], message: str) -> None:
@@ -311,6 +313,11 @@ def test_plans_that_are_no_plan(change: dict[str, Any], message: str) -> None:
 def test_what_is_of_another_kind() -> None:
     with pytest.raises(TypeError, match=r"rounds must be an integer, got 2\.5"):
         start(rounds=2.5)
+    with pytest.raises(TypeError, match=r"selecting must be an integer, got 5\.5"):
+        start(selecting=5.5)
+    training, draw = start()
+    with pytest.raises(ValueError, match="number must be 1 or more, got 0"):
+        list(training.reports(draw, 0))
     with pytest.raises(TypeError, match=r"inputs must be a tuple, such as \(x,\), got Tensor"):
         Batch(torch.sum, inputs=(torch.zeros(3)))  # type: ignore[arg-type]
 

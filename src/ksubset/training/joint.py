@@ -153,8 +153,11 @@ class JointTraining:
             number: How many, about.
 
         Raises:
+            ValueError: `number` is below 1.
             FloatingPointError: The training diverges.
         """
+        if number < 1:
+            raise ValueError(f"number must be 1 or more, got {number}")
         every = max(1, self.num_steps // number)
         try:
             for step in self.run(draw):

@@ -62,15 +62,18 @@ class Plan:
     seed: int = 0
 
     def __post_init__(self) -> None:
-        for name in ("rounds", "num_samples", "steps_per_round"):
+        least = {"rounds": 1, "num_samples": 1, "steps_per_round": 1} | (
+            {} if self.selecting is None else {"selecting": 0}
+        )
+        for name, lowest in least.items():
             value = getattr(self, name)
             if isinstance(value, bool) or not isinstance(value, numbers.Integral):
                 raise TypeError(f"{name} must be an integer, got {value!r}")
-            if value < 1:
-                raise ValueError(f"{name} must be 1 or more, got {value}")
-        if self.selecting is not None and not 0 <= self.selecting <= self.rounds:
-            raise ValueError(f"selecting must be between 0 and rounds, {self.rounds}, got {self.selecting}")
-        if self.annealing is not None and self.annealing <= 0:
+            if value < lowest:
+                raise ValueError(f"{name} must be {lowest} or more, got {value}")
+        if self.selecting is not None and self.selecting > self.rounds:
+            raise ValueError(f"selecting must be at most rounds, {self.rounds}, got {self.selecting}")
+        if self.annealing is not None and not self.annealing > 0:
             raise ValueError(f"annealing must be above 0, got {self.annealing}")
 
 

@@ -242,6 +242,8 @@ NAN = np.where(np.arange(6) == 3, np.nan, X)
         (switch, {}, (X[:0],), ValueError, "X: expected one row or more"),
         (switch, {"padding": 0}, (X,), ValueError, "X: expected integer tokens"),
         (switch, {"padding": 0}, (X.astype(int) - 9,), ValueError, "X: expected tokens of 0 or more"),
+        (switch, {"padding": -1}, (X.astype(int) + 9,), ValueError, "padding: expected 0 or more, got -1"),
+        (switch, {"padding": True}, (X.astype(int) + 9,), TypeError, "padding: expected an integer, got True"),
         (switch, {}, (X, X[:, 0]), ValueError, "y: expected None"),
         (None, {}, (X,), ValueError, "y: expected labels"),
         (None, {}, (X, np.zeros(20)), ValueError, "y: expected two classes or more"),

@@ -38,6 +38,7 @@ def test_accuracy_by_hand() -> None:
         (lambda: median_rank([[np.nan, 0]], [[1, 0]]), "scores: expected finite numbers"),
         (lambda: median_rank([[1.0]], [[1, 0]]), "scores: expected the shape of relevant"),
         (lambda: posthoc_accuracy([[1, 2]], [[1, 2, 3]]), "restricted: expected the shape"),
+        (lambda: posthoc_accuracy(np.zeros((0, 3)), np.zeros((0, 3))), "restricted: expected the shape"),
         (lambda: posthoc_accuracy([[1, np.nan]], [[1, 2]]), "expected numbers, got NaN"),
     ],
 )

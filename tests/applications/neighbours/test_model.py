@@ -1,6 +1,7 @@
 """The distribution of the neighbours and its losses, against enumeration."""
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -168,3 +169,9 @@ def test_bad_arguments_are_named() -> None:
 
 def test_it_says_what_it_is() -> None:
     assert "k=3, temperature=0.5" in repr(NeighborSelector(3, nn.Identity(), 0.5))
+
+
+@pytest.mark.parametrize("loss", [wrong_share, log_share, vote_error])
+def test_each_query_has_a_label(loss: Callable[[torch.Tensor, torch.Tensor], torch.Tensor]) -> None:
+    with pytest.raises(ValueError, match=r"labels must be one for each of 4 queries, got shape \(1,\)"):
+        loss(torch.full((2, 4, 3), 1 / 3), torch.tensor([0]))

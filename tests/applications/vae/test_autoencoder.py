@@ -153,6 +153,11 @@ def test_a_figure_has_a_panel_for_each_image() -> None:
         draw(x[:, :15], x[:, :15], x)
     with pytest.raises(ValueError, match="reconstructions must have the shape of images"):
         draw(x, x[:3], x)
+    with pytest.raises(ValueError, match="samples must have the 16 pixels of images, got 15"):
+        draw(x, x, x[:, :15])
+    with pytest.raises(ValueError, match="columns must be 1 or more, got 0"):
+        draw(x, x, x, columns=0)
+    assert len(draw(x.bfloat16(), x.bfloat16(), x.bfloat16()).get_axes()) == 36
 
 
 def test_binary_images_are_draws_of_the_grey_ones() -> None:
@@ -193,6 +198,9 @@ def test_what_is_wrong_is_named() -> None:
         dense(16, groups=0)
     with pytest.raises(TypeError, match=r"n must be an integer, got 2\.0"):
         dense(16, n=2.0)  # type: ignore[arg-type]
+    assert dense(16, np.int64(3), np.int64(5), np.int64(2)).generate(2).shape == (2, 16)
+    with pytest.raises(TypeError, match=r"num_samples must be an integer, got 2\.5"):
+        model.bounds(torch.zeros(3, 16), 2.5)  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="enumerate_support lists at most 1000000 subsets"):
         dense(16).exact_elbo(torch.zeros(1, 16))
     with pytest.raises(ValueError, match="num_samples must be 1 or more, got 0"):

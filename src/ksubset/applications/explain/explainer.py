@@ -268,7 +268,9 @@ class SubsetExplainer(BaseEstimator):  # type: ignore[misc]
         return rows, torch.from_numpy(chosen).float()
 
     def _recipe(self, seed: int) -> Recipe:
-        if isinstance(self.regularization, bool) or not isinstance(self.regularization, int | float | np.floating):
+        if isinstance(self.regularization, bool) or not isinstance(
+            self.regularization, int | float | np.integer | np.floating
+        ):
             raise TypeError(f"regularization: expected a number, got {self.regularization!r}")
         if not 0 <= self.regularization < math.inf:
             raise ValueError(f"regularization: expected a finite number of 0 or more, got {self.regularization}")

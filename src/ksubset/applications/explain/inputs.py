@@ -8,6 +8,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from ksubset.search.arguments import check_integer
 from ksubset.selection.groups import FeatureGroups
 
 __all__ = ["Inputs", "check_rows", "patches"]
@@ -44,6 +45,7 @@ def check_rows(value: Any, padding: int | None) -> NDArray[Any]:
     """X as an array of numbers `(N, *shape)`, or of tokens `(N, L)` if there is a padding; else an error names it."""
     rows = np.asarray(value)
     if padding is not None:
+        check_integer("padding", padding, 0)
         if rows.ndim != 2 or not np.issubdtype(rows.dtype, np.integer):
             raise ValueError(f"X: expected integer tokens (N, L), as padding is given, got {rows.dtype} {rows.shape}")
         if rows.size and rows.min() < 0:

@@ -97,14 +97,14 @@ def posthoc_accuracy(full: Any, restricted: Any) -> float:
         restricted: On the chosen ones, the others masked, `(N, C)`.
 
     Raises:
-        ValueError: Shapes differ or are not of two dimensions, or a number is NaN.
+        ValueError: Shapes differ or are not of two dimensions, there are no rows, or a number is NaN.
 
     Example:
         >>> posthoc_accuracy([[0.9, 0.1], [0.2, 0.8]], restricted=[[0.6, 0.4], [0.7, 0.3]])
         0.5
     """
     full, restricted = np.asarray(full), np.asarray(restricted)
-    if full.ndim != 2 or full.shape != restricted.shape:
+    if full.ndim != 2 or not full.size or full.shape != restricted.shape:
         raise ValueError(f"restricted: expected the shape (N, C) of full, {full.shape}, got {restricted.shape}")
     if np.isnan(full).any() or np.isnan(restricted).any():
         raise ValueError("full, restricted: expected numbers, got NaN")

@@ -141,7 +141,8 @@ def wrong_share(shares: Tensor, labels: Tensor) -> Tensor:
         labels: The class of each query, int64 in 0..C-1.
 
     Raises:
-        RuntimeError: A label is outside of 0..C-1, or there is another number of them.
+        RuntimeError: A label is outside of 0..C-1.
+        ValueError: There is another number of them.
 
     Shapes:
         shares `(S, B, C)`, labels `(B)` -> `(S, B)`.
@@ -162,7 +163,8 @@ def log_share(shares: Tensor, labels: Tensor) -> Tensor:
         labels: The class of each query, int64 in 0..C-1.
 
     Raises:
-        RuntimeError: A label is outside of 0..C-1, or there is another number of them.
+        RuntimeError: A label is outside of 0..C-1.
+        ValueError: There is another number of them.
 
     Shapes:
         shares `(S, B, C)`, labels `(B)` -> `(S, B)`.
@@ -185,7 +187,8 @@ def vote_error(shares: Tensor, labels: Tensor) -> Tensor:
         labels: The class of each query, int64 in 0..C-1.
 
     Raises:
-        RuntimeError: A label is outside of 0..C-1, or there is another number of them.
+        RuntimeError: A label is outside of 0..C-1.
+        ValueError: There is another number of them.
 
     Shapes:
         shares `(S, B, C)`, labels `(B)` -> `(S, B)`.
@@ -201,6 +204,8 @@ def vote_error(shares: Tensor, labels: Tensor) -> Tensor:
 
 
 def _right_share(shares: Tensor, labels: Tensor) -> Tensor:
+    if labels.shape != shares.shape[-2:-1]:
+        raise ValueError(f"labels must be one for each of {shares.shape[-2]} queries, got shape {tuple(labels.shape)}")
     return shares.gather(-1, labels.expand(shares.shape[:-1])[..., None]).squeeze(-1)
 
 

@@ -27,7 +27,8 @@ def draw(images: Tensor, reconstructions: Tensor, samples: Tensor, columns: int 
 
     Raises:
         ImportError: matplotlib is missing.
-        ValueError: The images are not square, or there is another number of reconstructions.
+        ValueError: The images are not square, there is another number of reconstructions, samples have another size,
+            or there is no column.
 
     Shapes:
         images and reconstructions `(B, pixels)`, samples `(S, pixels)`.
@@ -41,6 +42,10 @@ def draw(images: Tensor, reconstructions: Tensor, samples: Tensor, columns: int 
     side = math.isqrt(images.shape[-1])
     if side**2 != images.shape[-1]:
         raise ValueError(f"images must be square to be drawn, got {images.shape[-1]} pixels")
+    if columns < 1:
+        raise ValueError(f"columns must be 1 or more, got {columns}")
+    if samples.shape[-1] != side**2:
+        raise ValueError(f"samples must have the {side**2} pixels of images, got {samples.shape[-1]}")
     if images.shape != reconstructions.shape:
         raise ValueError(
             f"reconstructions must have the shape of images, {tuple(images.shape)}, got {tuple(reconstructions.shape)}"
@@ -69,4 +74,4 @@ def _paired(images: Tensor, reconstructions: Tensor, columns: int) -> list[Tenso
 
 
 def _show(panel: "Axes", image: Tensor) -> None:
-    panel.imshow(image.detach().cpu().numpy(), cmap="gray", vmin=0, vmax=1)
+    panel.imshow(image.detach().float().cpu().numpy(), cmap="gray", vmin=0, vmax=1)

@@ -2,6 +2,7 @@
 
 import itertools
 import math
+import numbers
 from collections.abc import Sequence
 from typing import Any
 
@@ -47,9 +48,8 @@ class SubsetEncoder(nn.Module):
 
     def __init__(self, score: nn.Module, groups: int, n: int, k: int) -> None:
         super().__init__()
-        _check_sizes(groups, n, k)
         self.score = score
-        self.groups, self.n, self.k = groups, n, k
+        self.groups, self.n, self.k = _checked_sizes(groups, n, k)
 
     def forward(self, images: Tensor) -> PartitionedKSubset:
         logits = self.score(images)
@@ -172,8 +172,7 @@ class SubsetAutoencoder(nn.Module):
             images `(B, pixels)` -> `(B)` twice.
         """
         check_images(images)
-        if num_samples < 1:
-            raise ValueError(f"num_samples must be 1 or more, got {num_samples}")
+        _check_integer("num_samples", num_samples, 1)
         dist = self.encoder(images)
         divergence = self.divergence(dist)
         prior = self.encoder.subsets(dist.logits.new_zeros(dist.event_shape)).log_normalizer
@@ -256,19 +255,24 @@ def dense(
         >>> model.encoder(torch.rand(3, 784)).logits.shape  # 20 groups of 20
         torch.Size([3, 400])
     """
-    _check_sizes(groups, n, k)  # before layers that cannot be
+    groups, n, k = _checked_sizes(groups, n, k)  # before layers that cannot be
     ends = pixels, *widths, groups * n
     return SubsetAutoencoder(_layers(ends), _layers(ends[::-1]), groups, n, k)
 
 
-def _check_sizes(groups: int, n: int, k: int) -> None:
+def _checked_sizes(groups: int, n: int, k: int) -> tuple[int, int, int]:
     for name, value, least in (("groups", groups, 1), ("n", n, 1), ("k", k, 0)):
-        if isinstance(value, bool) or not isinstance(value, int):
-            raise TypeError(f"{name} must be an integer, got {value!r}")
-        if value < least:
-            raise ValueError(f"{name} must be {least} or more, got {value}")
+        _check_integer(name, value, least)
     if k > n:
         raise ValueError(f"k must be at most the number of items of a group, {n}, got {k}")
+    return int(groups), int(n), int(k)
+
+
+def _check_integer(name: str, value: int, least: int) -> None:
+    if isinstance(value, bool) or not isinstance(value, numbers.Integral):
+        raise TypeError(f"{name} must be an integer, got {value!r}")
+    if value < least:
+        raise ValueError(f"{name} must be {least} or more, got {value}")
 
 
 def _layers(widths: Sequence[int]) -> nn.Sequential:
