@@ -72,9 +72,9 @@ def run(names: Sequence[str], settings: Settings, folder: Path, *, say: Callable
                         saved = time.monotonic()
             finally:
                 save(results, paths[0])
-    results = {name: results[name] for name in problems.PROBLEMS if name in results}
-    files.write(paths[1], tables(results).encode())
-    figure(results).savefig(paths[2], dpi=150)
+        results = {name: results[name] for name in problems.PROBLEMS if name in results}
+        files.write(paths[1], tables(results).encode())
+        figure(results).savefig(paths[2], dpi=150)
     return paths
 
 
