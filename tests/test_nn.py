@@ -230,3 +230,14 @@ def test_a_layer_in_vmap(estimator: Estimator) -> None:
     assert gradients.shape == (4, 6)
     assert gradients.isfinite().all()
     assert (gradients != 0).any()
+
+
+def test_modules_are_made_without_storage_and_filled_later() -> None:
+    for make in (lambda: FeatureGate(5, 2), lambda: ConcreteSelector(5, 2)):
+        given = make()
+        nn.init.normal_(given.logits)
+        with torch.device("meta"):
+            module = make()
+        module = module.to_empty(device="cpu")
+        module.load_state_dict(given.state_dict())
+        assert torch.equal(module().mean, given().mean)

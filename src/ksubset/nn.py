@@ -108,7 +108,7 @@ class ConcreteSelector(nn.Module):
         nn.init.xavier_normal_(self.logits)
         self.k: int = k
         self.validate_args: bool | None = validate_args
-        self._groups = torch.arange(k).repeat_interleave(n)
+        self._groups = torch.arange(k, device="cpu").repeat_interleave(n)
 
     def forward(self) -> PartitionedKSubset:
         if self.k != len(self.logits):
