@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 from sklearn.base import clone
 from sklearn.datasets import load_breast_cancer, load_wine
-from sklearn.feature_selection import SelectKBest, SequentialFeatureSelector, f_classif
+from sklearn.feature_selection import SelectKBest, SequentialFeatureSelector, VarianceThreshold, f_classif
 from sklearn.linear_model import LinearRegression
 from sklearn.model_selection import GroupKFold, cross_val_score
 from sklearn.naive_bayes import GaussianNB
@@ -212,3 +212,26 @@ def test_groups_stand_in_as_a_whole() -> None:
     assert len(found) == 10
     assert {len(one.stand_in) for one in found} == {1, 2}
     assert {one.kept for one in found} == {tuple(fitted.get_feature_names_out())}
+
+
+def test_what_is_given_need_not_be_an_array() -> None:
+    X, y = load_wine(return_X_y=True)
+    found = stability(SelectKBest(k=3), X.tolist(), y.tolist(), num_parts=3, fraction=np.float32(0.5), random_state=0)
+    assert np.array_equal(found.supports, stability(SelectKBest(k=3), X, y, num_parts=3, random_state=0).supports)
+    alone = stability(VarianceThreshold(0.9), X.tolist(), num_parts=3, random_state=0)
+    assert np.array_equal(alone.supports, stability(VarianceThreshold(0.9), X, num_parts=3, random_state=0).supports)
+
+
+def test_rows_stay_together_for_a_selector_that_knows_no_groups() -> None:
+    rng = np.random.default_rng(0)
+    groups = np.repeat(np.arange(20), 3)
+    X = np.column_stack([groups, rng.standard_normal((60, 5))])
+    seen = []
+
+    def recorded(X: Any, y: Any) -> Any:
+        seen.append(np.unique(X[:, 0], return_counts=True)[1])
+        return f_classif(X, y)
+
+    stability(SelectKBest(recorded, k=2), X, groups // 10, num_parts=3, groups=groups, random_state=0)
+    assert len(seen) == 3
+    assert all(counts.tolist() == [3] * 10 for counts in seen)

@@ -283,3 +283,22 @@ def test_rows_that_enter_late_keep_their_digits_beside_large_hazards(offset: flo
             alone = found(CoxPH(time[half], event[half], x[half], entry=enters[half]))
             np.testing.assert_allclose(both[0][half], alone[0], rtol=1e-9)
             np.testing.assert_allclose(both[1][half], alone[1], rtol=1e-9, atol=1e-11)
+
+
+def test_hazards_beyond_all_numbers_are_an_error_in_residuals() -> None:
+    time, event, x = np.arange(1.0, 9), [1, 1, 0, 1, 1, 0, 1, 1], [0.3, -1, 0.5, 0.2, -0.7, 1, 0.1, -0.4]
+    late = np.arange(8) >= 4
+
+    def residuals(offset: float, **strata: Any) -> np.ndarray:
+        model = CoxPH(time, event, x, entry=4.0 * late, offset=np.where(late, 0.0, offset), **strata)
+        values: np.ndarray = model.fit().residuals().to_numpy()
+        return values
+
+    expected = residuals(0.0, strata=late)
+    np.testing.assert_allclose(residuals(700.0), expected, rtol=1e-9)
+    np.testing.assert_allclose(residuals(1e4, strata=late), expected, rtol=1e-9)
+    for offset in (720.0, 750.0):
+        with pytest.raises(
+            ValueError, match="offset: expected linear predictors of rows at risk that are less than 709"
+        ):
+            residuals(offset)

@@ -7,8 +7,9 @@ from sklearn.utils.metadata_routing import _routing_enabled as routing_enabled
 from sklearn.utils.validation import _check_feature_names_in as check_feature_names_in
 from sklearn.utils.validation import _check_method_params as check_method_params
 from sklearn.utils.validation import _check_sample_weight as check_sample_weight
+from sklearn.utils.validation import _num_samples as num_rows
 
 __all__ = [
-    "check_feature_names_in", "check_method_params", "check_sample_weight", "get_output_config", "raise_for_params",
-    "routing_enabled", "safe_indexing",
+    "check_feature_names_in", "check_method_params", "check_sample_weight", "get_output_config", "num_rows",
+    "raise_for_params", "routing_enabled", "safe_indexing",
 ]  # fmt: skip

@@ -1,6 +1,8 @@
 """Whether other rows would have chosen the same columns."""
 
+import inspect
 import math
+import numbers
 import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -16,7 +18,7 @@ from sklearn.utils.parallel import Parallel, delayed
 from ksubset._support.extras import require
 from ksubset.search.arguments import check_integer
 from ksubset.search.workers import streaming
-from ksubset.selection._sklearn import check_feature_names_in, check_method_params
+from ksubset.selection._sklearn import check_feature_names_in, check_method_params, num_rows
 from ksubset.selection.arguments import seed_of
 from ksubset.selection.groups import take_rows
 from ksubset.selection.wrapper.delegation import classifies
@@ -109,7 +111,8 @@ def stability(
         y: Targets `(N)` or `(N, m)`; None if the selector needs none.
         num_parts: How many parts, B, two at least.
         fraction: Of the rows in a part, above 0 and below 1; of `groups` of the groups.
-        groups: Of each row, `(N)`, whose rows stay together; also an argument of the selector's `fit`.
+        groups: Of each row, `(N)`, whose rows stay together; also an argument of the selector's `fit`, if
+            it has one.
         n_jobs: Parts at a time, as joblib has it.
         random_state: Seed of the parts.
         params: More arguments of the selector's `fit`; what has a value for each row is cut to the rows of the part.
@@ -132,9 +135,9 @@ def stability(
         [0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 1.0, 0.0, 0.0, 0.1, 0.0, 0.8, 1.0]
     """
     check_integer("num_parts", num_parts, 2)
-    if not isinstance(fraction, float) or not 0 < fraction < 1:
+    if not isinstance(fraction, numbers.Real) or not 0 < fraction < 1:
         raise ValueError(f"fraction: expected a number above 0 and below 1, got {fraction!r}")
-    own = dict(params) if groups is None else {**params, "groups": groups}
+    own = {**params, "groups": groups} if groups is not None and _takes_groups(selector) else params
     seed = seed_of(random_state)
     splitter: Any
     if groups is not None:
@@ -145,8 +148,8 @@ def stability(
         splitter = ShuffleSplit(num_parts, train_size=fraction, random_state=seed)
     fitted = clone(selector)
     calls = (
-        (fitted, take_rows(X, rows), None if y is None else np.asarray(y)[rows], check_method_params(X, own, rows))
-        for rows, _ in splitter.split(np.zeros(len(y) if y is not None else X.shape[0]), y, groups)
+        (fitted, take_rows(X, rows), None if y is None else take_rows(y, rows), check_method_params(X, own, rows))
+        for rows, _ in splitter.split(np.zeros(num_rows(X)), y, groups)
     )
     found = list(_until_interrupted(streaming(Parallel, n_jobs)(map(delayed(_chosen), calls))))
     if len(found) < 2:
@@ -154,6 +157,12 @@ def stability(
     supports = np.stack([support for support, _ in found])
     index, error = nogueira_index(supports)
     return Stability(found[0][1], supports, supports.mean(0), index, error)
+
+
+def _takes_groups(selector: Any) -> bool:
+    """Whether `fit` has such an argument, or takes any."""
+    parameters = inspect.signature(selector.fit).parameters.values()
+    return any(parameter.name == "groups" or parameter.kind is parameter.VAR_KEYWORD for parameter in parameters)
 
 
 def _chosen(call: tuple[Any, ...]) -> tuple[NDArray[np.bool_], NDArray[np.object_]]:

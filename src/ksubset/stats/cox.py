@@ -17,6 +17,8 @@ __all__ = ["CoxPH", "CoxPHResults", "Ties"]
 
 Array = NDArray[np.float64]
 Ties = Literal["exact", "marginal", "efron", "breslow"]
+# The logarithm of the largest number.
+_RANGE = 709.0
 _METHODS = {"exact": EXACT, "marginal": MARGINAL, "efron": EFRON, "breslow": BRESLOW}
 
 
@@ -196,8 +198,13 @@ class CoxPH:
             sums, width = sums[:-width] + sums[width:], 2 * width
         return total
 
-    def _relative(self, eta: Array) -> Array:
+    def _relative(self, eta: Array, hazard: Array) -> Array:
         """The exponential of the linear predictor, relative to the largest that was at risk in the stratum."""
+        if not np.isfinite(hazard).all():
+            raise ValueError(
+                f"offset: expected linear predictors of rows at risk that are less than {_RANGE:g} below others of "
+                "their stratum; rows that are never at risk together may have strata of their own"
+            )
         starts, place = np.unique(self._first, return_index=True)
         ends = self._last[np.r_[place[1:], len(self._last)] - 1]
         origin = np.full(len(eta), np.inf)
@@ -209,7 +216,7 @@ class CoxPH:
     def _expected(self, coefficients: Array) -> Array:
         """Expected numbers of events of the sorted rows."""
         eta, _, _, _, hazard, _, own, _, expected = self._solved(coefficients)
-        relative = self._relative(eta)
+        relative = self._relative(eta, hazard)
         total = expected + relative * self._exposures(hazard)
         total[self._event] += relative[self._event] * own[self._group_of[self._event]]
         return total
@@ -218,7 +225,7 @@ class CoxPH:
         if self.ties in {"exact", "marginal"} and (self._deaths > 1).any():
             raise ValueError(f"scores of single rows are not defined with ties={self.ties!r}: use covariance='hessian'")
         eta, _, mean, _, hazard, drift, own, own_drift, _ = self._solved(coefficients)
-        relative, x = self._relative(eta)[:, None], self._scaled
+        relative, x = self._relative(eta, hazard)[:, None], self._scaled
         score = relative * (self._exposures(drift) - x * self._exposures(hazard)[:, None])
         at = self._group_of[self._event]
         score[self._event] += x[self._event] - mean[at] / self._deaths[at, None]
