@@ -82,7 +82,7 @@ def save(path: str | Path, state: Mapping[str, Any], identity: Mapping[str, str]
         torch.save({"identity": dict(identity), "state": dict(state)}, content)
     content.seek(0)
     try:
-        torch.load(content, map_location="meta", weights_only=True)
+        torch.load(content, map_location="cpu", weights_only=True)
     except pickle.UnpicklingError as error:
         raise TypeError(f"state: expected tensors and numbers of Python, got something else ({error})") from error
     write(Path(path), content.getvalue())
