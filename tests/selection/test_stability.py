@@ -1,5 +1,6 @@
 """How alike the choices on parts of the rows are, and which columns could stand in for others."""
 
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
@@ -216,7 +217,7 @@ def test_groups_stand_in_as_a_whole() -> None:
 
 def test_what_is_given_need_not_be_an_array() -> None:
     X, y = load_wine(return_X_y=True)
-    found = stability(SelectKBest(k=3), X.tolist(), y.tolist(), num_parts=3, fraction=np.float32(0.5), random_state=0)
+    found = stability(SelectKBest(k=3), X.tolist(), y.tolist(), num_parts=3, fraction=Fraction(1, 2), random_state=0)
     assert np.array_equal(found.supports, stability(SelectKBest(k=3), X, y, num_parts=3, random_state=0).supports)
     alone = stability(VarianceThreshold(0.9), X.tolist(), num_parts=3, random_state=0)
     assert np.array_equal(alone.supports, stability(VarianceThreshold(0.9), X, num_parts=3, random_state=0).supports)

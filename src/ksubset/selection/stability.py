@@ -137,15 +137,16 @@ def stability(
     check_integer("num_parts", num_parts, 2)
     if not isinstance(fraction, numbers.Real) or not 0 < fraction < 1:
         raise ValueError(f"fraction: expected a number above 0 and below 1, got {fraction!r}")
+    share = float(fraction)
     own = {**params, "groups": groups} if groups is not None and _takes_groups(selector) else params
     seed = seed_of(random_state)
     splitter: Any
     if groups is not None:
-        splitter = GroupShuffleSplit(num_parts, train_size=fraction, random_state=seed)
+        splitter = GroupShuffleSplit(num_parts, train_size=share, random_state=seed)
     elif classifies(getattr(selector, "estimator", selector)) and np.ndim(y) == 1:
-        splitter = StratifiedShuffleSplit(num_parts, train_size=fraction, random_state=seed)
+        splitter = StratifiedShuffleSplit(num_parts, train_size=share, random_state=seed)
     else:
-        splitter = ShuffleSplit(num_parts, train_size=fraction, random_state=seed)
+        splitter = ShuffleSplit(num_parts, train_size=share, random_state=seed)
     fitted = clone(selector)
     calls = (
         (fitted, take_rows(X, rows), None if y is None else take_rows(y, rows), check_method_params(X, own, rows))
