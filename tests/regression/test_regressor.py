@@ -11,7 +11,7 @@ import torch
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
 from sklearn.linear_model import LinearRegression
-from sklearn.model_selection import RepeatedKFold, ShuffleSplit, cross_val_score
+from sklearn.model_selection import RepeatedKFold, ShuffleSplit, StratifiedKFold, cross_val_score
 from sklearn.utils.estimator_checks import parametrize_with_checks
 from torch import Tensor
 
@@ -432,3 +432,11 @@ def test_a_column_with_a_large_offset_leaves_the_others_their_digits() -> None:
     assert model.score(X, y) > 0.99
     assert BestSubsetRegressor(3, always_include=[0, 1, 2]).fit(X, y).score(X, y) > 0.99
     assert BestSubsetRegressor(8).fit(X, y).score(X, y) > 0.99
+
+
+def test_splitters_see_the_target_as_it_was_given() -> None:
+    X = np.random.default_rng(0).normal(size=(60, 6))
+    y = np.random.default_rng(1).integers(0, 4, 60)
+    folds = list(StratifiedKFold(5).split(X, y))
+    models = [BestSubsetRegressor([1, 2, 3], criterion="cv", cv=cv).fit(X, y) for cv in (StratifiedKFold(5), folds)]
+    np.testing.assert_array_equal(models[0].path_["criterion"], models[1].path_["criterion"])

@@ -635,3 +635,15 @@ def test_what_is_asked_for_before_values_are_told_counts(noisy: bool) -> None:
     search.tell(first, first.sum(1))
     assert search.num_evaluations == 10
     assert len(search.ask()) == 0
+
+
+def test_repeats_that_are_asked_for_count_too() -> None:
+    search = Search(12, 4, noisy=True, max_evaluations=200, random_state=0)
+    rng = np.random.default_rng(0)
+    while search.num_evaluations < 150:
+        subsets = search.ask()
+        search.tell(subsets, subsets.sum(1) + rng.normal(size=1))
+    asked = 0
+    while asked < 100 and len(search.ask()):
+        asked += 1
+    assert 0 < asked <= 50

@@ -223,6 +223,20 @@ def test_what_is_given_need_not_be_an_array() -> None:
     assert np.array_equal(alone.supports, stability(VarianceThreshold(0.9), X, num_parts=3, random_state=0).supports)
 
 
+def test_rows_keep_their_order() -> None:
+    X = np.column_stack([np.arange(60.0), np.random.default_rng(0).standard_normal((60, 4))])
+    seen = []
+
+    def recorded(X: Any, y: Any) -> Any:
+        seen.append(X[:, 0])
+        return f_classif(X, y)
+
+    for groups in (None, np.arange(60) // 2):
+        stability(SelectKBest(recorded, k=2), X, np.arange(60) % 2, num_parts=2, groups=groups, random_state=0)
+    assert len(seen) == 4
+    assert all((np.diff(rows) > 0).all() for rows in seen)
+
+
 def test_rows_stay_together_for_a_selector_that_knows_no_groups() -> None:
     rng = np.random.default_rng(0)
     groups = np.repeat(np.arange(20), 3)

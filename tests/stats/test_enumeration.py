@@ -299,6 +299,28 @@ def test_hazards_beyond_all_numbers_are_an_error_in_residuals() -> None:
     np.testing.assert_allclose(residuals(1e4, strata=late), expected, rtol=1e-9)
     for offset in (720.0, 750.0):
         with pytest.raises(
-            ValueError, match="offset: expected linear predictors of rows at risk that are less than 709"
+            ValueError, match="offset: expected linear predictors of rows at risk that are less than 700"
         ):
             residuals(offset)
+
+
+@pytest.mark.parametrize("offset", [700.0, 708.25, 708.5, 708.9, 709.0, 709.25, 730.0])
+def test_sums_of_hazards_near_the_largest_number_are_right_or_an_error(offset: float) -> None:
+    rng = np.random.default_rng(0)
+    time, late, x = np.arange(1.0, 31), np.arange(30) >= 15, rng.normal(size=(30, 2)) * [1, 5]
+    beta = np.array([0.3, -0.2])
+
+    def values(**arguments: Any) -> np.ndarray:
+        model = CoxPH(time, np.ones(30), x, entry=15.0 * late, **arguments)
+        found = np.empty((30, 3))
+        found[model._order, 0] = model._expected(beta * model._scale)
+        found[model._order, 1:] = model._scores(beta * model._scale)[0] * model._scale
+        return found
+
+    try:
+        found = values(offset=np.where(late, 0.0, offset))
+    except ValueError:
+        assert offset > 708
+    else:
+        assert offset < 730
+        np.testing.assert_allclose(found, values(strata=late), rtol=1e-7, atol=1e-9)

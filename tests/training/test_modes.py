@@ -1,5 +1,6 @@
 """What a program has set in torch changes no fit."""
 
+import threading
 from collections.abc import Callable
 from contextlib import AbstractContextManager, contextmanager
 from typing import Any
@@ -9,6 +10,7 @@ import pytest
 import torch
 from torch import nn
 
+from ksubset._support.modes import default_modes
 from ksubset.applications.explain import SubsetExplainer
 from ksubset.applications.neighbours import SubsetNeighborsClassifier
 from ksubset.selection import NeuralSubsetSelector
@@ -81,3 +83,39 @@ def test_a_module_in_double_precision_is_taken() -> None:
     assert module[0].weight.dtype == torch.float64
     points = SubsetNeighborsClassifier(3, embedding=module, **COMMON).fit(X, Y > 0).transform(X)
     assert np.isfinite(points).all()
+
+
+class Casting(nn.Module):
+    """Takes rows in float32, and computes in float64."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear = nn.Linear(6, 1).double()
+
+    def forward(self, rows: torch.Tensor) -> torch.Tensor:
+        found: torch.Tensor = self.linear(rows.double()).float()
+        return found
+
+
+def test_a_module_that_casts_its_rows_is_left_alone() -> None:
+    fitted = NeuralSubsetSelector(2, module=Casting(), **COMMON).fit(X, Y)
+    assert fitted.module_.linear.weight.dtype == torch.float64
+    assert np.isfinite(SubsetNeighborsClassifier(3, embedding=Casting(), **COMMON).fit(X, Y > 0).transform(X)).all()
+
+
+def test_fits_in_threads_leave_the_default_of_the_program() -> None:
+    inside, go = threading.Event(), threading.Event()
+
+    def first() -> None:
+        with default_modes():
+            inside.set()
+            go.wait(10)
+
+    with float64():
+        thread = threading.Thread(target=first)
+        thread.start()
+        inside.wait(10)
+        with default_modes():
+            go.set()
+            thread.join()
+            assert torch.get_default_dtype() == torch.float32

@@ -1,7 +1,7 @@
 """Least squares on exactly k columns, for scikit-learn."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -121,15 +121,16 @@ class BestSubsetRegressor(RegressorMixin, BestSubset):  # type: ignore[misc]
             check_integer("max_nodes", self.max_nodes, 0)
         weights, sizes, always, exclude = self._checked(X, sample_weight)
         unit = units(y[weights > 0])
-        y = y / unit
-        points = self._path(X, y, weights, sizes, always, exclude)
+        in_units = y / unit
+        points = self._path(X, in_units, weights, sizes, always, exclude)
         sizes = [len(point.columns) for point in points]
         if len(sizes) == 1:
             scores = None
         elif self.criterion == "cv":
-            scores = self._cross_validated(X, y, weights, sizes, always, exclude)
+            folds = check_cv(self.cv).split(X, y)
+            scores = self._cross_validated(X, in_units, weights, sizes, always, exclude, folds)
         else:
-            scores = self._information(y, weights, points, X.shape[1] - len(exclude))
+            scores = self._information(in_units, weights, points, X.shape[1] - len(exclude))
             if not np.isfinite(scores).any():
                 raise ValueError(
                     f"k: expected sizes that leave a degree of freedom for {self.criterion}, got {sizes} for rows of "
@@ -149,8 +150,9 @@ class BestSubsetRegressor(RegressorMixin, BestSubset):  # type: ignore[misc]
             "optimal": np.array([point.optimal for point in points]),
         }
         if scores is not None:
-            in_units = scores * unit * unit if self.criterion == "cv" else scores + 2 * weights.sum() * np.log(unit)
-            self.path_["criterion"] = in_units
+            self.path_["criterion"] = (
+                scores * unit * unit if self.criterion == "cv" else scores + 2 * weights.sum() * np.log(unit)
+            )
         return self
 
     def predict(self, X: Any) -> Array:
@@ -189,10 +191,11 @@ class BestSubsetRegressor(RegressorMixin, BestSubset):  # type: ignore[misc]
         ])  # fmt: skip
 
     def _cross_validated(
-        self, x: Array, y: Array, weights: Array, sizes: Sequence[int], always: Columns, exclude: Columns
-    ) -> Array:
+        self, x: Array, y: Array, weights: Array, sizes: Sequence[int], always: Columns, exclude: Columns,
+        folds: Iterable[tuple[NDArray[np.int64], NDArray[np.int64]]],
+    ) -> Array:  # fmt: skip
         errors, tested = np.zeros(len(sizes)), 0.0
-        for train, test in check_cv(self.cv).split(x, y):
+        for train, test in folds:
             points = self._path(x[train], y[train], weights[train], sizes, always, exclude)
             if len(points) < len(sizes):
                 raise KeyboardInterrupt

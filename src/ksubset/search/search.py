@@ -1,5 +1,6 @@
 """What to evaluate next, as a conversation: ask for subsets, tell their values."""
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -59,6 +60,7 @@ class Search:
         self.space = SearchSpace(n, k, always=always, exclude=exclude, groups=groups, constraints=constraints)
         self._limit = limit = None if max_evaluations is None else check_integer("max_evaluations", max_evaluations, 1)
         self.state = SearchState(self.space, np.random.default_rng(random_state), limit, noisy=noisy)
+        self._untold: Counter[int] = Counter()
         given = {} if initial is None else initial
         pairs = given.items() if isinstance(given, Mapping) else [(subset, None) for subset in listed("initial", given)]
         for subset, value in pairs:
@@ -89,8 +91,9 @@ class Search:
         self.check_encoding(vectorized=True)
         count = check_integer("count", count, 1)
         if self._limit is not None:
-            count = min(count, self._limit - self.num_evaluations - len(self.state.pending))
+            count = min(count, self._limit - self.num_evaluations - self._untold.total())
         points = self.ask_points(count)
+        self._untold.update(map(self.state.keys.of, points))
         subsets = [self.space.items(point) for point in points]
         if not subsets and self._encoding == "indices":
             return np.zeros((0, self.space.items_in_all or 0), dtype=np.int64)
@@ -144,6 +147,7 @@ class Search:
             is_mask = self._encoding == "mask" and len(subset) == self.space.num_items
             points.append(self.space.point("subsets", np.flatnonzero(subset) if is_mask else subset))
         # All of them or, where one is wrong, none.
+        self._untold -= Counter(map(self.state.keys.of, points))
         for point, value in zip(points, values.tolist(), strict=True):
             self.state.record(point, value)
 

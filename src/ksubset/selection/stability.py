@@ -112,7 +112,7 @@ def stability(
         num_parts: How many parts, B, two at least.
         fraction: Of the rows in a part, above 0 and below 1; of `groups` of the groups.
         groups: Of each row, `(N)`, whose rows stay together; also an argument of the selector's `fit`, if
-            it has one.
+            it has one of this name, or takes any (`**params`).
         n_jobs: Parts at a time, as joblib has it.
         random_state: Seed of the parts.
         params: More arguments of the selector's `fit`; what has a value for each row is cut to the rows of the part.
@@ -139,6 +139,7 @@ def stability(
         raise ValueError(f"fraction: expected a number above 0 and below 1, got {fraction!r}")
     share = float(fraction)
     own = {**params, "groups": groups} if groups is not None and _takes_groups(selector) else params
+    y = np.asarray(y) if y is not None and not hasattr(y, "iloc") else y
     seed = seed_of(random_state)
     splitter: Any
     if groups is not None:
@@ -150,7 +151,8 @@ def stability(
     fitted = clone(selector)
     calls = (
         (fitted, take_rows(X, rows), None if y is None else take_rows(y, rows), check_method_params(X, own, rows))
-        for rows, _ in splitter.split(np.zeros(num_rows(X)), y, groups)
+        # In their order, which may be that of time.
+        for rows in (np.sort(part) for part, _ in splitter.split(np.zeros(num_rows(X)), y, groups))
     )
     found = list(_until_interrupted(streaming(Parallel, n_jobs)(map(delayed(_chosen), calls))))
     if len(found) < 2:
@@ -161,7 +163,7 @@ def stability(
 
 
 def _takes_groups(selector: Any) -> bool:
-    """Whether `fit` has such an argument, or takes any."""
+    """Whether `fit` has an argument of this name, or takes any."""
     parameters = inspect.signature(selector.fit).parameters.values()
     return any(parameter.name == "groups" or parameter.kind is parameter.VAR_KEYWORD for parameter in parameters)
 

@@ -17,8 +17,8 @@ __all__ = ["CoxPH", "CoxPHResults", "Ties"]
 
 Array = NDArray[np.float64]
 Ties = Literal["exact", "marginal", "efron", "breslow"]
-# The logarithm of the largest number.
-_RANGE = 709.0
+# Near the logarithm of the largest number.
+_RANGE = 700.0
 _METHODS = {"exact": EXACT, "marginal": MARGINAL, "efron": EFRON, "breslow": BRESLOW}
 
 
@@ -198,13 +198,8 @@ class CoxPH:
             sums, width = sums[:-width] + sums[width:], 2 * width
         return total
 
-    def _relative(self, eta: Array, hazard: Array) -> Array:
+    def _relative(self, eta: Array) -> Array:
         """The exponential of the linear predictor, relative to the largest that was at risk in the stratum."""
-        if not np.isfinite(hazard).all():
-            raise ValueError(
-                f"offset: expected linear predictors of rows at risk that are less than {_RANGE:g} below others of "
-                "their stratum; rows that are never at risk together may have strata of their own"
-            )
         starts, place = np.unique(self._first, return_index=True)
         ends = self._last[np.r_[place[1:], len(self._last)] - 1]
         origin = np.full(len(eta), np.inf)
@@ -216,21 +211,23 @@ class CoxPH:
     def _expected(self, coefficients: Array) -> Array:
         """Expected numbers of events of the sorted rows."""
         eta, _, _, _, hazard, _, own, _, expected = self._solved(coefficients)
-        relative = self._relative(eta, hazard)
-        total = expected + relative * self._exposures(hazard)
-        total[self._event] += relative[self._event] * own[self._group_of[self._event]]
-        return total
+        relative = self._relative(eta)
+        with np.errstate(over="ignore", invalid="ignore"):
+            total = expected + relative * self._exposures(hazard)
+            total[self._event] += relative[self._event] * own[self._group_of[self._event]]
+        return _checked(total)
 
     def _scores(self, coefficients: Array) -> tuple[Array, NDArray[np.int64]]:
         if self.ties in {"exact", "marginal"} and (self._deaths > 1).any():
             raise ValueError(f"scores of single rows are not defined with ties={self.ties!r}: use covariance='hessian'")
         eta, _, mean, _, hazard, drift, own, own_drift, _ = self._solved(coefficients)
-        relative, x = self._relative(eta, hazard)[:, None], self._scaled
-        score = relative * (self._exposures(drift) - x * self._exposures(hazard)[:, None])
+        relative, x = self._relative(eta)[:, None], self._scaled
         at = self._group_of[self._event]
-        score[self._event] += x[self._event] - mean[at] / self._deaths[at, None]
-        score[self._event] += relative[self._event] * (own_drift[at] - x[self._event] * own[at, None])
-        return score, self._order
+        with np.errstate(over="ignore", invalid="ignore"):
+            score = relative * (self._exposures(drift) - x * self._exposures(hazard)[:, None])
+            score[self._event] += x[self._event] - mean[at] / self._deaths[at, None]
+            score[self._event] += relative[self._event] * (own_drift[at] - x[self._event] * own[at, None])
+        return _checked(score), self._order
 
     def fit(
         self,
@@ -347,3 +344,13 @@ class CoxPHResults(Results):
             ("Iterations", f"{self.iterations}"),
         ]
         return self._table("Proportional Hazards Model Regression Results", head)
+
+
+def _checked(values: Array) -> Array:
+    """Values of rows, or an error where hazards, or their sums, are beyond all numbers."""
+    if not np.isfinite(values).all():
+        raise ValueError(
+            f"offset: expected linear predictors of rows at risk that are less than {_RANGE:g} below others of their "
+            "stratum; rows that are never at risk together may have strata of their own"
+        )
+    return values

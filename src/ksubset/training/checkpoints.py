@@ -82,7 +82,7 @@ def save(path: str | Path, state: Mapping[str, Any], identity: Mapping[str, str]
         torch.save({"identity": dict(identity), "state": dict(state)}, content)
     content.seek(0)
     try:
-        torch.load(content, map_location="cpu", weights_only=True)
+        torch.load(content, map_location="cpu", weights_only=True, mmap=False)
     except pickle.UnpicklingError as error:
         raise TypeError(f"state: expected tensors and numbers of Python, got something else ({error})") from error
     write(Path(path), content.getvalue())
@@ -123,7 +123,7 @@ def load(path: str | Path) -> Checkpoint | None:
         content.seek(0)
         # What torch warns of is a file of another kind, and so an error.
         with warnings.catch_warnings(action="ignore"):
-            saved = torch.load(content, map_location="cpu", weights_only=True)
+            saved = torch.load(content, map_location="cpu", weights_only=True, mmap=False)
         if saved.keys() != {"identity", "state"}:
             raise ValueError("it has other entries")
     # Other files fail in one of these ways: no archive, none of tensors alone, not a mapping.

@@ -536,6 +536,10 @@ def test_a_warm_start_has_the_same_columns_to_choose_from(numbers: Any) -> None:
     fitted = selector(warm_start=True, steps=20, exclude=[3]).fit(*numbers)
     with pytest.raises(ValueError, match=r"warm_start: expected data with the 11 columns .* got 11, or others"):
         fitted.set_params(exclude=[7]).fit(*numbers)
+    frame = pd.DataFrame(numbers[0]).add_prefix("c")
+    named = selector(warm_start=True, steps=20).fit(frame, numbers[1])
+    with pytest.raises(ValueError, match=r"warm_start: expected data with the 12 columns .* got 12, or others"):
+        named.fit(frame.iloc[:, ::-1], numbers[1])
     # None of these is chosen from.
     fitted.set_params(exclude=None, always_include=[3]).fit(*numbers)
     assert fitted.support_[3]

@@ -422,3 +422,11 @@ def test_far_dates_with_more_digits_than_microseconds(tmp_path: Path) -> None:
     found = tabulated(tmp_path / "data.csv", "\n".join(["when,y", *lines])).features["when"]
     assert found[1] == 18262 + 10 / 24
     assert found[0] == pytest.approx(2932897)
+
+
+def test_floats_with_many_digits_are_no_whole_numbers(tmp_path: Path) -> None:
+    numbers = np.random.default_rng(0).normal(1e30, 1e29, 60)
+    lines = [f"{number:.18e};{place % 7}".replace(".", ",") for place, number in enumerate(numbers)]
+    table = tabulated(tmp_path / "data.csv", "\n".join(["mass;y", *lines]))
+    assert table.suspects == {}
+    np.testing.assert_array_equal(table.features["mass"], numbers)

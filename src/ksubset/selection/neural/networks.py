@@ -15,7 +15,7 @@ __all__ = ["check_outputs", "device_of", "new_network"]
 
 
 def new_network(module: Any, hidden: Any, num_inputs: int, num_outputs: int) -> nn.Module:
-    """A copy of a module in float32, what a function makes, or, of None, a perceptron.
+    """A copy of a module, what a function makes, or, of None, a perceptron; in float32 unless it takes rows as such.
 
     Arguments:
         module: A module, a function of (num_inputs, num_outputs) that makes one, or None.
@@ -33,13 +33,24 @@ def new_network(module: Any, hidden: Any, num_inputs: int, num_outputs: int) -> 
         widths = [check_integer("hidden_layer_sizes", width, 1) for width in hidden]
         return _perceptron(num_inputs, *widths, num_outputs)
     if isinstance(module, nn.Module):
-        return deepcopy(module).float()
+        return _in_single_precision(deepcopy(module), num_inputs)
     if not callable(module):
         raise TypeError(f"module: expected a torch module, a function that makes one, or None, got {module!r}")
     network = module(num_inputs, num_outputs)
     if not isinstance(network, nn.Module):
         raise TypeError(f"module: expected a function that makes a torch module, got one that made {network!r}")
-    return network.float()
+    return _in_single_precision(network, num_inputs)
+
+
+@torch.no_grad()
+def _in_single_precision(network: nn.Module, num_inputs: int) -> nn.Module:
+    """The network in float32, unless it is in double precision and takes rows in float32 all the same."""
+    if any(tensor.dtype == torch.float64 for tensor in (*network.parameters(), *network.buffers())):
+        try:
+            network.cpu().eval()(torch.zeros(2, num_inputs))
+        except RuntimeError:  # torch's word for types that do not fit
+            return network.float()
+    return network
 
 
 def _perceptron(*widths: int) -> nn.Sequential:

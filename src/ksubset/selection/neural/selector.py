@@ -191,6 +191,7 @@ class NeuralSubsetSelector(SupportMixin, BaseEstimator):  # type: ignore[misc]
         self.history_ = {name: np.array(values) for name, values in training.history.items()}
         self._target: Any = goal
         self._scaling, self._logits = scaling, training.logits.cpu()
+        self._names = getattr(self, "feature_names_in_", None)
         self._size, self._group_index, self._selecting = space.size, space.group_index(), training.selecting
         # What is left of the training would only make pickles larger.
         goal.encoded = None
@@ -257,7 +258,9 @@ class NeuralSubsetSelector(SupportMixin, BaseEstimator):  # type: ignore[misc]
         if self.warm_start and hasattr(self, "module_"):
             free = len(self._logits)
             last, now = (np.where(index < free, index, -1) for index in (self._group_index, space.group_index()))
-            if free != len(space.free) or not np.array_equal(last, now):
+            names = getattr(self, "feature_names_in_", None)
+            others = self._names is not None and names is not None and not np.array_equal(self._names, names)
+            if free != len(space.free) or others or not np.array_equal(last, now):
                 raise ValueError(
                     f"warm_start: expected data with the {free} columns or groups to choose from of the last fit, got "
                     f"{len(space.free)}, or others"

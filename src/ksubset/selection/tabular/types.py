@@ -22,6 +22,7 @@ _BELOW_MICROSECONDS = r"(\.\d{6})\d+"
 _SHOWN = 3
 _EXACT = 2**53  # whole numbers up to here are floats of their own
 _DIGITS = 16  # of the least one that is none
+_WHOLE = rf"[-+]?[0-9]{{{_DIGITS},4000}}"  # Python makes no integers of more
 _DAY = 86_400_000_000  # in microseconds
 
 
@@ -178,7 +179,7 @@ class _Reader:
         if found is not None and not found.others:
             if found.notes:
                 self.notes[name] = ", ".join(found.notes)
-            self._look_at_digits(name, found.values[text.str.count(r"\d") >= _DIGITS].tolist())
+            self._look_at_digits(name, map(int, text[text.str.fullmatch(_WHOLE, na=False)].unique()))
             return found.values
         if found is not None:
             others = ", ".join(map(repr, found.others[:_SHOWN])) + (", ..." if len(found.others) > _SHOWN else "")
@@ -188,7 +189,7 @@ class _Reader:
         codes, levels = pd.factorize(text, sort=True)
         return pd.Categorical.from_codes(codes, pd.Index(levels, dtype=object))
 
-    def _look_at_digits(self, name: str, values: Iterable[float]) -> None:
+    def _look_at_digits(self, name: str, values: Iterable[int]) -> None:
         if any(abs(value) > _EXACT for value in values):
             self.suspects[name] = f"has whole numbers of {_DIGITS} digits and more, of which not all can be told apart"
 
