@@ -70,7 +70,10 @@ def is_constant(data: Any) -> NDArray[np.bool_]:
     if hasattr(data, "tocsc"):
         low, high = data.min(axis=0), data.max(axis=0)
         return np.asarray(low.toarray() == high.toarray()).ravel()
-    same: NDArray[np.bool_] = np.all(data == data[:1], axis=0)
+    # What is missing is the same value everywhere, and not equal to itself.
+    first = data[:1]
+    missing = np.not_equal(data, data) & np.not_equal(first, first)
+    same: NDArray[np.bool_] = np.all((data == first) | missing, axis=0)
     return same
 
 
@@ -287,6 +290,12 @@ class FeatureGroups:
 
     def __len__(self) -> int:
         return len(self._members)
+
+    @property
+    def columns(self) -> NDArray[np.int64]:
+        """Columns that may be kept, ascending."""
+        groups = np.union1d(self.always, self.free).tolist()
+        return np.sort(np.array([column for group in groups for column in self._members[group]], dtype=np.int64))
 
     @property
     def least(self) -> int:

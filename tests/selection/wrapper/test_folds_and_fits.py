@@ -1,5 +1,7 @@
 """Folds mean what scikit-learn means by them, no fit is lost, and what a model takes reaches it."""
 
+import contextlib
+import signal
 import sqlite3
 import threading
 import time
@@ -86,6 +88,15 @@ def test_copies_of_a_column_are_kept_once() -> None:
 def test_a_fraction_of_the_columns(numbers: Any) -> None:
     assert selector(k=0.5).fit(*numbers).n_features_ == 10
     assert selector(k=0.01).fit(*numbers).n_features_ == 1
+    assert selector(k=0.29, max_evaluations=3).fit(np.tile(numbers[0], 5), numbers[1]).n_features_ == 29
+
+
+def test_sizes_in_an_array(numbers: Any) -> None:
+    fitted = selector(k=np.array([1, 2, 3]), max_evaluations=30).fit(*numbers)
+    assert fitted.path_["n_features_to_select"].tolist() == [1, 2, 3]
+
+
+def test_a_fraction_is_less_than_one(numbers: Any) -> None:
     with pytest.raises(TypeError, match=r"n_features_to_select: .* got 1\.5"):
         selector(k=1.5).fit(*numbers)
 
@@ -104,8 +115,11 @@ def test_missing_values_where_the_model_takes_them(model: Any, numbers: Any) -> 
     X = np.where(np.random.default_rng(1).random(X.shape) < 0.05, np.nan, X)
     fitted = selector(model, max_evaluations=30).fit(X, y)
     assert fitted.predict(X).shape == (120,)
+    np.testing.assert_array_equal(fitted.transform(X), X[:, fitted.support_])
     with pytest.raises(ValueError, match="NaN"):
         selector(LogisticRegression()).fit(X, y)
+    with pytest.raises(ValueError, match="NaN"):
+        selector(LogisticRegression()).fit(np.nan_to_num(X), y).transform(X)
 
 
 def test_groups_and_weights_without_routing(numbers: Any) -> None:
@@ -180,6 +194,44 @@ def test_a_fit_that_fails_does_not_end_the_others(how: str, message: str, number
     assert not fitted.support_[1]
     with pytest.raises((RuntimeError, TimeoutError), match=message):
         selector(Fragile(how), 1, cv=folds, timeout=timeout, error_score="raise").fit(X, y)
+
+
+class Swallowing(DecisionTreeClassifier):  # type: ignore[misc]
+    """Where column 1 is constant, takes what interrupts it for a failure of its own, or has a timer itself."""
+
+    def __init__(self, how: str = "tries on") -> None:
+        super().__init__()
+        self.how = how
+
+    def fit(self, X: Any, y: Any) -> "Swallowing":
+        if (X == 1).all():
+            if self.how == "has a timer":
+                signal.setitimer(signal.ITIMER_REAL, 0)
+            for _ in range(3):
+                with contextlib.suppress(Exception):
+                    time.sleep(0.15)
+        super().fit(X, y)
+        return self
+
+
+@pytest.mark.parametrize("how", ["tries on", "has a timer"])
+def test_a_model_that_swallows_what_interrupts_it_has_taken_too_long(how: str, numbers: Any) -> None:
+    X, y = numbers
+    X = X[:, :4]
+    X[:40, 1] = 1.0
+    folds = [(np.arange(40), np.arange(40, 120)), *KFold(2).split(X)]
+    start = time.monotonic()
+    told: list[float] = []
+    before = signal.signal(signal.SIGALRM, lambda *_: told.append(time.monotonic() - start))
+    signal.setitimer(signal.ITIMER_REAL, 0.3)
+    try:
+        with pytest.warns(FitFailedWarning, match=r"more than 0\.1 seconds"):
+            fitted = selector(Swallowing(how), 1, cv=folds, timeout=0.1).fit(X, y)
+        time.sleep(0.4)
+    finally:
+        signal.signal(signal.SIGALRM, before)
+    assert not fitted.support_[1]
+    assert len(told) == 1  # another's timer goes on
 
 
 @pytest.mark.parametrize("store", ["checkpoint", "warm_start"])

@@ -1,6 +1,6 @@
 """Scores of a search on rows that had no part in it, and of searches where there is nothing to be found."""
 
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pytest
@@ -92,6 +92,53 @@ def test_the_size_of_a_split_is_chosen_by_the_others() -> None:
     assert crossfitted_score(scores) == pytest.approx((0.2 + 0.1 + 0.1) / 3)
     assert np.isnan(crossfitted_score(scores[:, :1]))
     assert smallest_within_one_standard_error(np.array([[np.nan, 0.9], [0.5, 0.5]])) == 1
+    assert smallest_within_one_standard_error(np.array([[np.nan, 0.9], [0.5, -np.inf]])) is None
+
+
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.UndefinedMetricWarning")
+def test_a_split_without_a_score_says_nothing() -> None:
+    """The last rows are of one class, which has no ROC AUC."""
+    X, y = noise(90, 6, 0)
+    y[60:] = 0
+    X[:, 3] += y
+    fitted = selector(k=[1, 2], scoring="roc_auc", cv=StratifiedKFold(3), outer_cv=KFold(3))
+    with pytest.warns(UserWarning, match="score_ leaves out 1 of 3 outer splits"):
+        fitted.fit(X, y)
+    assert np.isnan(fitted.outer_scores_).tolist() == [[False, False, True]] * 2
+    assert fitted.score_ == crossfitted_score(fitted.outer_scores_[:, :2])
+    assert fitted.get_support()[3]
+    assert np.isnan(crossfitted_score(np.full((2, 3), np.nan)[:, :0]))
+
+
+class Undefined(GaussianNB):  # type: ignore[misc]
+    """Has no score for the targets that come at one place of all that it meets."""
+
+    orders: ClassVar[list[bytes]] = []
+    undefined = 0
+
+    def score(self, X: Any, y: Any) -> float:
+        if y.tobytes() not in self.orders:
+            self.orders.append(y.tobytes())
+        return float(np.nan) if self.orders.index(y.tobytes()) == self.undefined else float(super().score(X, y))
+
+
+@pytest.mark.filterwarnings("ignore:score_ leaves out 1 of 4")
+def test_a_search_without_a_score_is_left_out() -> None:
+    X, y = noise(60, 6, 0)
+    y = np.random.default_rng(0).permutation(y)
+    folds = list(KFold(3).split(X))
+    Undefined.orders, Undefined.undefined = [], 3
+    with pytest.warns(UserWarning, match="permutation 1 of 3 is left out: scoring: expected finite scores"):
+        fitted = selector(Undefined(), cv=folds, n_permutations=3).fit(X, y)
+    assert fitted.null_scores_.shape == (2,)
+    assert fitted.p_value_ in (1 / 3, 2 / 3, 1.0)
+    # And so is an outer split.
+    Undefined.orders, Undefined.undefined = [], 2
+    given = {"cv": KFold(2), "outer_cv": KFold(4)}
+    with pytest.warns(UserWarning, match="outer split 1 of 4 is left out: scoring: expected finite scores"):
+        fitted = selector(Undefined(), **given).fit(X, y)
+    assert np.isnan(fitted.outer_scores_).tolist() == [[True, False, False, False]]
+    assert np.isfinite(fitted.score_)
 
 
 def test_a_p_value_counts_the_search_itself() -> None:

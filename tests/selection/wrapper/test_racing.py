@@ -161,6 +161,29 @@ def test_fresh_folds_decide_not_luck() -> None:
     assert best_of(searched(Lucky(score), 10, 2, 1000, fresh=0)) == [0, 1]
 
 
+def test_fresh_folds_without_a_score_are_left_out() -> None:
+    class Undefined(Folds):
+        """Where fold 4 has no score at all, or fold 5 none of the best."""
+
+        def __init__(self, score: Score, folds: list[int], of: NDArray[np.int64] | None = None) -> None:
+            super().__init__(score)
+            self.folds, self.of = folds, of
+
+        def __call__(self, subsets: NDArray[np.int64], folds: NDArray[np.intp]) -> NDArray[np.float64]:
+            undefined = np.isin(folds, self.folds) & (self.of is None or (subsets == self.of).all(-1))
+            return np.where(undefined, np.nan, super().__call__(subsets, folds))
+
+    score: Score = lambda z: z.sum(-1) / 10  # noqa: E731
+    search = searched(Undefined(score, [4]), 10, 2, 1000)
+    assert best_of(search) == [8, 9]
+    assert max(map(len, search.fresh.values())) == 14
+    # Of a subset that has none in the first round, and of all.
+    assert best_of(searched(Undefined(score, [5], np.array([8, 9])), 10, 2, 1000)) == [7, 9]
+    none = searched(Undefined(score, list(range(3, 18))), 10, 2, 1000)
+    assert best_of(none) == [8, 9]
+    assert not none.fresh
+
+
 def test_a_likeliest_subset_is_a_finalist() -> None:
     search = searched(Folds(quadratic(40, 0), noise=3.0), 40, 5, 2000)
     modes = [row for row in search.modes if np.isfinite(search.table.scores[row]).all()]

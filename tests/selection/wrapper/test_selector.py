@@ -216,6 +216,24 @@ def test_missing_and_infinite_values() -> None:
         selector(Ridge(), 3).fit(X, y)
 
 
+def test_a_column_of_missing_values_is_constant() -> None:
+    rng = np.random.default_rng(0)
+    X, y = rng.standard_normal((60, 6)), np.arange(60) % 2
+    X[:, 4] = np.nan
+    model = HistGradientBoostingClassifier(max_iter=3)
+    for container in (np.asarray, lambda X: X.astype(object), pd.DataFrame):
+        assert not selector(model, 5, max_evaluations=12).fit(container(X), y).get_support()[4]
+
+
+@pytest.mark.parametrize("container", [np.asarray, pd.DataFrame])
+def test_what_is_excluded_may_miss_values(container: Any, numbers: Any) -> None:
+    X, y = numbers
+    X[0, 2] = np.nan
+    fitted = selector(GaussianNB(), 2, exclude=[2], max_evaluations=60).fit(container(X), y)
+    assert fitted.transform(container(X)).shape == (120, 2)
+    assert fitted.predict(container(X)).shape == (120,)
+
+
 def test_sparse_as_dense() -> None:  # boruta_py#69
     rng = np.random.default_rng(0)
     X = (rng.random((200, 1000)) < 0.1).astype(float)
@@ -420,6 +438,23 @@ def test_metadata_is_routed_and_cut_to_the_folds() -> None:
     for seen, _, others in Recorder.fits:
         np.testing.assert_array_equal(others["sample_weight"], weight[seen[:, -1]])
         assert len(set(groups[seen[:, -1]])) in (4, 6)
+
+
+@pytest.mark.parametrize("routing", [True, False])
+def test_outer_splits_have_groups(routing: bool) -> None:
+    rng = np.random.default_rng(0)
+    X, groups = rng.standard_normal((60, 4)), np.repeat(np.arange(6), 10)
+    y = (X[:, 2] > 0).astype(int)
+    with sklearn.config_context(enable_metadata_routing=routing):
+        for cv in (GroupKFold(2), 2) if routing else (GroupKFold(2),):
+            fitted = selector(GaussianNB(), 1, cv=cv, outer_cv=GroupKFold(3), max_evaluations=20)
+            assert fitted.fit(X, y, groups=groups).outer_scores_.shape == (1, 3)
+
+
+@pytest.mark.parametrize("routing", [True, False])
+def test_splits_from_a_generator(routing: bool, numbers: Any) -> None:
+    with sklearn.config_context(enable_metadata_routing=routing):
+        assert selector(GaussianNB(), 2, cv=KFold(3).split(*numbers), max_evaluations=30).fit(*numbers).n_features_ == 2
 
 
 def test_fresh_folds_only_where_the_splitter_shuffles() -> None:
@@ -753,6 +788,21 @@ def test_a_warm_start_after_an_interrupt(numbers: Any) -> None:
         fitted.fit(*numbers)
     known = sum(len(search.known) for search in fitted._store._searches.values())
     assert fits_of(fitted, numbers) == fitted.n_fits_ - known
+
+
+def test_a_warm_start_after_a_fit_that_was_ended(numbers: Any) -> None:
+    """What it did not come to is still known."""
+    fitted = selector(Recorder(), warm_start=True, max_evaluations=60, outer_cv=3).fit(*numbers)
+    fits_of(fitted, numbers, callbacks=lambda _: True)
+    # The models of three outer splits alone.
+    assert fits_of(fitted, numbers, callbacks=None) == 3
+    assert len(fitted._store._earlier) == 0
+
+
+def test_a_warm_start_has_the_folds_of_the_fit_before(numbers: Any) -> None:
+    folds = KFold(3, shuffle=True)
+    fitted = selector(Recorder(), warm_start=True, max_evaluations=60, random_state=None, cv=folds).fit(*numbers)
+    assert fits_of(fitted, numbers) == 0
 
 
 def test_a_warm_start_with_a_file(numbers: Any, tmp_path: Path) -> None:

@@ -58,8 +58,10 @@ class ScoreStore:
         self._path = path
         self.argument = "warm_start" if path is None else "checkpoint"
         """Of the selector, for messages."""
-        self._earlier = {} if earlier is None else earlier._searches
+        self._earlier: dict[str, ScoreCache] = {} if earlier is None else earlier._earlier | earlier._searches
         self._searches: dict[str, ScoreCache] = {}
+        self.seed: int | None = None if earlier is None else earlier.seed
+        """Of the latest search, None before the first one."""
         if path is not None:
             try:
                 path.open("ab").close()
@@ -86,8 +88,12 @@ class ScoreStore:
         if earlier is not None and earlier.seed == seed:
             cache.known |= earlier.known
         cache.save()
-        self._searches[name] = cache
+        self._searches[name], self.seed = cache, seed
         return cache
+
+    def forget_earlier(self) -> None:
+        """Forget the scores of earlier fits that this one, which has come to its end, had no use for."""
+        self._earlier = {}
 
     def _latest(self, name: str) -> int | None:
         if self._path is None:

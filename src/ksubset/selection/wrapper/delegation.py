@@ -8,13 +8,13 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import is_classifier, is_regressor
 from sklearn.metrics import check_scoring
-from sklearn.model_selection import check_cv
+from sklearn.model_selection import KFold
 from sklearn.utils import Tags, get_tags
 from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping, process_routing
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from ksubset.selection._sklearn import raise_for_params
+from ksubset.selection._sklearn import raise_for_params, routing_enabled
 from ksubset.selection.groups import SupportMixin, is_dataframe, take_columns
 
 __all__ = ["DelegatingMixin", "classifies", "regresses", "tags_of"]
@@ -52,7 +52,10 @@ class DelegatingMixin(SupportMixin):
     estimator: Any
     scoring: Any
     cv: Any
+    outer_cv: Any
     estimator_: Any
+    _takes_missing = False
+    """Whether the model itself took missing values in an array, whatever its tags say."""
 
     @property
     def classes_(self) -> NDArray[Any]:
@@ -105,18 +108,33 @@ class DelegatingMixin(SupportMixin):
         for kind in filter(None, (tags.classifier_tags, tags.regressor_tags)):
             kind.poor_score = True
         tags.target_tags = deepcopy(own.target_tags)
-        tags.input_tags.sparse, tags.input_tags.allow_nan = own.input_tags.sparse, own.input_tags.allow_nan
+        tags.input_tags.sparse = own.input_tags.sparse
+        tags.input_tags.allow_nan = own.input_tags.allow_nan or self._takes_missing
         return tags
 
     def get_metadata_routing(self) -> MetadataRouter:
-        """Where metadata goes: to `fit`, `predict` and `score` of the model, to the scorer and to the splitter."""
+        """Where metadata goes: to `fit`, `predict` and `score` of the model, to the scorer and to the splitters."""
         own = MethodMapping()
         for method in ("fit", "predict", "score"):
             own.add(caller=method, callee=method)
         splits, scores = (MethodMapping().add(caller="fit", callee=method) for method in ("split", "score"))
         router = MetadataRouter(owner=self).add(estimator=self.estimator, method_mapping=own)
-        router.add(splitter=check_cv(self.cv, classifier=classifies(self.estimator)), method_mapping=splits)
+        # What is no splitter asks for nothing, as KFold does; to look into a generator would use it up.
+        outer_cv = self.cv if self.outer_cv is None else self.outer_cv
+        for name, splitter in (("splitter", self.cv), ("outer_splitter", outer_cv)):
+            router.add(**{name: splitter if hasattr(splitter, "split") else KFold()}, method_mapping=splits)
         return router.add(scorer=check_scoring(self.estimator, scoring=self.scoring), method_mapping=scores)
+
+    def _routed(self, params: dict[str, Any]) -> tuple[dict[str, Any], ...]:
+        """Metadata for the model's `fit`, the scorer, the splitter and the outer one."""
+        if not routing_enabled():
+            own = dict(params)
+            groups = own.pop("groups", None)
+            split_params = {} if groups is None else {"groups": groups}
+            return own, {}, split_params, split_params
+        routed = process_routing(self, "fit", **params)
+        splits = (routed[name]["split"] for name in ("splitter", "outer_splitter"))
+        return routed["estimator"]["fit"], routed["scorer"]["score"], *splits
 
     def _check_features(self, data: Any, *, reset: bool) -> Any:
         if is_dataframe(data):

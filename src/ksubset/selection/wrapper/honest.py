@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 
 from ksubset.selection._sklearn import check_method_params
 from ksubset.selection.wrapper.problem import Found, Problem
+from ksubset.selection.wrapper.results import NoScoreError
 
 __all__ = ["crossfitted_score", "null_searches", "outer_searches", "shuffled", "smallest_within_one_standard_error"]
 
@@ -32,7 +33,8 @@ def outer_searches(
 ) -> Iterator[tuple[Found, NDArray[np.float64]]]:
     """Search on the training rows of each split, and score on its test rows what each size has found.
 
-    A callback or an interrupt ends it with the splits before.
+    A callback or an interrupt ends it with the splits before. Where a search finds no score that is finite, which a
+    warning says, its split has none.
 
     Arguments:
         problem: All rows.
@@ -43,7 +45,10 @@ def outer_searches(
     """
     for number, (train, test) in enumerate(splits, start=1):
         with _until_interrupted():
-            found = problem.of_rows(train).search(f"outer split {number} of {len(splits)}")
+            found = _search(problem.of_rows(train), f"outer split {number} of {len(splits)}")
+            if found is None:
+                yield Found([], False, 0, [], problem.seed[1]), np.full(len(problem.sizes), np.nan)
+                continue
             if not found.ended:
                 kept = [np.flatnonzero(result.support) for result in found.results]
                 yield found, problem.held_out_scores(kept, train, test)
@@ -51,34 +56,61 @@ def outer_searches(
         return
 
 
-def smallest_within_one_standard_error(scores: NDArray[np.float64]) -> int:
-    """The first size whose mean is at most a standard error of the best below it.
+def smallest_within_one_standard_error(scores: NDArray[np.float64]) -> int | None:
+    """The first size whose mean is at most a standard error of the best below it; None if no mean is finite.
 
     Arguments:
         scores: Of sizes, ascending, on outer splits, `(S, O)`.
     """
+    scores = _of_defined_splits(scores)
     # A model that fails on an outer split is no candidate.
-    mean = np.where(np.isnan(scores).any(1), -np.inf, scores.mean(1))
+    finite = np.isfinite(scores).all(1)
+    if not scores.size or not finite.any():
+        return None
+    mean = np.where(finite, scores.mean(1), -np.inf)
     best = int(mean.argmax())
     error = scores[best].std(ddof=1) / scores.shape[1] ** 0.5 if scores.shape[1] > 1 else 0.0
     return int(np.flatnonzero(mean >= mean[best] - error)[0])
 
 
 def crossfitted_score(scores: NDArray[np.float64]) -> float:
-    """The mean over splits of the score of the size that the other splits choose; NaN of fewer than two splits.
+    """The mean over splits of the score of the size that the other splits choose; NaN if they cannot choose.
+
+    Splits without a score of any size, as one class alone has no ROC AUC, are left out, which a warning says.
 
     Arguments:
         scores: Of sizes, ascending, on outer splits, `(S, O)`.
     """
-    num_splits = scores.shape[1]
+    defined = _of_defined_splits(scores)
+    num_splits = defined.shape[1]
+    if num_splits < scores.shape[1]:
+        warnings.warn(
+            f"score_ leaves out {scores.shape[1] - num_splits} of {scores.shape[1]} outer splits, which have no score",
+            stacklevel=3,
+        )
     if num_splits < 2:
         return float("nan")
-    chosen = [smallest_within_one_standard_error(np.delete(scores, split, 1)) for split in range(num_splits)]
-    return float(scores[chosen, np.arange(num_splits)].mean())
+    chosen = [smallest_within_one_standard_error(np.delete(defined, split, 1)) for split in range(num_splits)]
+    return float(np.mean([np.nan if size is None else defined[size, split] for split, size in enumerate(chosen)]))
+
+
+def _of_defined_splits(scores: NDArray[np.float64]) -> NDArray[np.float64]:
+    """The scores `(S, O)` without the splits that have none of any size."""
+    return scores[:, ~np.isnan(scores).all(0)]
+
+
+def _search(problem: Problem, part: str) -> Found | None:
+    try:
+        return problem.search(part)
+    except NoScoreError as error:
+        warnings.warn(f"{part} is left out: {error}", stacklevel=5)
+        return None
 
 
 def null_searches(problem: Problem, count: int, seed: int) -> Iterator[Found]:
     """Search with shuffled targets, again and again, until a callback or an interrupt ends it.
+
+    A search that finds no score that is finite is left out, which a warning says.
 
     Arguments:
         problem: With the targets to shuffle.
@@ -97,7 +129,9 @@ def null_searches(problem: Problem, count: int, seed: int) -> Iterator[Found]:
         )
         other = replace(problem, target=problem.target[order], fit_params=fit_params, score_params=score_params)
         with _until_interrupted():
-            found = other.search(f"permutation {number + 1} of {count}")
+            found = _search(other, f"permutation {number + 1} of {count}")
+            if found is None:
+                continue
             if not found.ended:
                 yield found
                 continue

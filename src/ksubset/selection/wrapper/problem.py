@@ -40,7 +40,7 @@ class Found:
     """What a search of all sizes has found.
 
     Arguments:
-        results: Of each size that was searched to its end, one at least.
+        results: Of each size that was searched to its end.
         ended: Whether a callback or an interrupt ended it.
         num_fits: Models fitted, whose scores were not known.
         failures: What went wrong in some of them.
@@ -116,7 +116,7 @@ class Problem:
             part: What this search is a part of, for those who watch.
 
         Raises:
-            ValueError: No score is finite.
+            NoScoreError: No score is finite.
             Exception: Of the model, where no fit succeeds.
         """
         folds = list(self.splitter.split(self.data, self.target, **self.split_params))
@@ -137,7 +137,7 @@ class Problem:
         with evaluate.workers:
             try:
                 return self._search_sizes(evaluate, self._prior(copies), chance, copies, seed, cache, part)
-            except ValueError:
+            except results.NoScoreError:
                 # No score is finite because no fit succeeds.
                 if 0 < evaluate.num_fits == len(evaluate.failures):
                     raise evaluate.failures[0] from None

@@ -156,21 +156,12 @@ class RacingSearch:
         else:
             yield from self._explore_and_refine(limit)
             most = self._most - self._reserve
-            if halved <= most - self.evaluations and self._is_by_chance():
+            by_chance = self._chance is not None and self.table.is_by_chance(self._chance)
+            if halved <= most - self.evaluations and by_chance:
                 self.budget = self._most
                 yield from self._halve_all(most)
         yield from self._confirm()
         self.finished = True
-
-    def _is_by_chance(self) -> bool:
-        """Whether the best score may be that of as many subsets of noise."""
-        if self._chance is None or not math.isfinite(deviation := self.table.deviation_over(self._chance)):
-            return False
-        lead = float((self.table.scores[self.table.incumbent] - self._chance).mean())
-        # The largest of N standard normal numbers is about this. Twice, as folds do not tell what items have in common
-        # with the target by chance, which is the same in all of them, and those that do well vary less.
-        largest = math.sqrt(2 * math.log(len(self.table)))
-        return lead <= 2 * largest * deviation / math.sqrt(self.num_folds)
 
     def _is_open(self, limit: int) -> bool:
         """Whether evaluations and time are left for another subset on some folds."""
@@ -325,8 +316,14 @@ class RacingSearch:
                 return
             folds = np.arange(self.num_folds * (turn + 1), self.num_folds * (turn + 2))
             # Of all or none, as means over different folds are not compared.
-            scores = list(self._evaluations(*each_with_each(rows, folds)))
-            for row, more in zip(rows.tolist(), np.reshape(scores, (len(rows), -1)).tolist(), strict=True):
+            scores = np.reshape(list(self._evaluations(*each_with_each(rows, folds))), (len(rows), -1))
+            # A fold with a score of no finalist, as one class alone has no ROC AUC, says nothing of them.
+            scores = scores[:, np.isfinite(scores).any(0)]
+            whole = np.isfinite(scores).all(1)
+            if not scores.size or not whole.any():
+                return
+            rows = rows[whole]
+            for row, more in zip(rows.tolist(), scores[whole].tolist(), strict=True):
                 self.fresh[row] = self.fresh.get(row, []) + more
             mean = np.array([np.mean(self.fresh[row]) for row in rows.tolist()])
             rows = rows[np.argsort(-mean, kind="stable")][: max(2, len(rows) // 2)]

@@ -10,7 +10,20 @@ from numpy.typing import NDArray
 from ksubset.selection.groups import SubsetSpace
 from ksubset.selection.wrapper.racing import RacingSearch
 
-__all__ = ["Progress", "Result", "cv_results", "path", "progress_of", "result_of", "within_one_standard_error"]
+__all__ = [
+    "NoScoreError",
+    "Progress",
+    "Result",
+    "cv_results",
+    "path",
+    "progress_of",
+    "result_of",
+    "within_one_standard_error",
+]
+
+
+class NoScoreError(ValueError):
+    """No subset has a finite score on all folds."""
 
 
 @dataclass(frozen=True)
@@ -88,12 +101,12 @@ def progress_of(search: RacingSearch, space: SubsetSpace, part: str, seconds: fl
 
 
 def result_of(search: RacingSearch, space: SubsetSpace) -> Result:
-    """What a search has found, however it ended; a ValueError if no score is finite."""
+    """What a search has found, however it ended; a `NoScoreError` if no score is finite."""
     best, table = search.best, search.table
     scores = np.array(search.fresh.get(best, table.scores[best]))
     scores = scores[~np.isnan(scores)]
     if not np.isfinite(scores).all() or (search.finished and table.incumbent is None):
-        raise ValueError(
+        raise NoScoreError(
             f"scoring: expected finite scores of the estimator, got none on all folds at size {space.total}"
         )
     # Repeats of the folds measure the same rows again, and so do not make the error smaller.

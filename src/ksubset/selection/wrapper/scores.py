@@ -92,6 +92,20 @@ class ScoreTable:
         leads -= leads.mean(1, keepdims=True)
         return math.sqrt((leads**2).sum() / ((len(complete) - 1) * (num_folds - 1)))
 
+    def is_by_chance(self, chance: NDArray[np.float64]) -> bool:
+        """Whether the best score may be that of as many subsets of noise.
+
+        Arguments:
+            chance: Scores of a model that looks at no item, `(F)`.
+        """
+        if not math.isfinite(deviation := self.deviation_over(chance)):
+            return False
+        lead = float((self.scores[self.incumbent] - chance).mean())
+        # The largest of N standard normal numbers is about this. Twice, as folds do not tell what items have in common
+        # with the target by chance, which is the same in all of them, and those that do well vary less.
+        largest = math.sqrt(2 * math.log(len(self)))
+        return lead <= 2 * largest * deviation / math.sqrt(len(chance))
+
     def deviation_over(self, chance: NDArray[np.float64]) -> float:
         """Standard deviation over folds of how far a subset leads scores `(F)`; infinite while that is unknown."""
         leads = self.scores[self.complete] - chance

@@ -13,14 +13,13 @@ from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, MetaEstimatorMixin, clone
 from sklearn.metrics import check_scoring
 from sklearn.model_selection import check_cv
-from sklearn.utils.metadata_routing import process_routing
 from sklearn.utils.validation import check_is_fitted
 
 from ksubset.search.arguments import check_integer, check_positive, is_integer, listed_callbacks
-from ksubset.selection._sklearn import check_feature_names_in, routing_enabled
+from ksubset.selection._sklearn import check_feature_names_in
 from ksubset.selection.arguments import check_target, positions, seed_of
 from ksubset.selection.co_inclusion import CoInclusion, as_good_as_the_best, co_inclusion
-from ksubset.selection.groups import FeatureGroups, is_dataframe
+from ksubset.selection.groups import FeatureGroups, is_dataframe, take_columns
 from ksubset.selection.substitutes import Substitute, substitutes
 from ksubset.selection.wrapper import results
 from ksubset.selection.wrapper.cache import ScoreStore
@@ -93,10 +92,12 @@ class KSubsetSelector(DelegatingMixin, MetaEstimatorMixin, BaseEstimator):  # ty
             estimator, scoring, folds, metadata or random_state it starts afresh. If random_state is None, the seed of
             the fit before is taken over. A clone has no scores, a pickled selector has.
         outer_cv: Number of folds, a splitter, or an iterable of splits, for nested cross-validation: the search is done
-            again without the test rows of each split, and `score_` is of these. None is the splitter of `cv` for
+            again without the test rows of each split, and `score_` is of these; a split without a score of any size,
+            as one class alone has no ROC AUC, is left out, with a warning. None is the splitter of `cv` for
             "auto", which chooses a size by these scores, unless `cv` is an iterable of splits; and none otherwise.
         n_permutations: Searches with shuffled targets, for `null_scores_` and `p_value_`; of groups, whole groups are
-            exchanged where they have one target each, and else rows within them. Weights go with the targets.
+            exchanged where they have one target each, and else rows within them. Weights go with the targets. A search
+            without a finite score is left out, with a warning.
 
     Attributes:
         support_: `(n)`, boolean, the columns that are kept.
@@ -191,6 +192,8 @@ class KSubsetSelector(DelegatingMixin, MetaEstimatorMixin, BaseEstimator):  # ty
                 scores.append(score)
         complete = not found.ended and len(scores) == len(outer)
         nulls = list(null_searches(problem, self.n_permutations, found.seed)) if complete else []
+        if self._store is not None and complete and len(nulls) == self.n_permutations:
+            self._store.forget_earlier()
         warn_of_failures([*searches, *nulls])
         self.outer_scores_ = np.stack(scores, 1) if scores else np.empty((len(found.results), 0))
         self.score_ = crossfitted_score(self.outer_scores_)
@@ -198,11 +201,8 @@ class KSubsetSelector(DelegatingMixin, MetaEstimatorMixin, BaseEstimator):  # ty
         self.p_value_ = (
             (1 + int((self.null_scores_ >= found.best_score).sum())) / (1 + len(nulls)) if nulls else float("nan")
         )
-        kept = (
-            found.results[smallest_within_one_standard_error(self.outer_scores_)]
-            if len(scores) > 1
-            else results.within_one_standard_error(found.results)
-        )
+        place = smallest_within_one_standard_error(self.outer_scores_) if len(scores) > 1 else None
+        kept = results.within_one_standard_error(found.results) if place is None else found.results[place]
         self.support_, self.best_score_, self.inclusion_probabilities_ = kept.support, kept.score, kept.inclusion
         self.n_features_ = int(kept.support.sum())
         self.n_fits_ = sum(result.n_fits for search in [*searches, *nulls] for result in search.results)
@@ -276,29 +276,22 @@ class KSubsetSelector(DelegatingMixin, MetaEstimatorMixin, BaseEstimator):  # ty
         """The place in the path of what is kept: sizes differ, and so do their columns."""
         return int(np.flatnonzero((self.path_["support"] == self.support_).all(1))[0])
 
-    def _routed(self, params: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any], dict[str, Any]]:
-        """Metadata for the model's `fit`, the scorer and the splitter."""
-        if not routing_enabled():
-            own = dict(params)
-            groups = own.pop("groups", None)
-            return own, {}, {} if groups is None else {"groups": groups}
-        routed = process_routing(self, "fit", **params)
-        return routed["estimator"]["fit"], routed["scorer"]["score"], routed["splitter"]["split"]
-
     def _problem(self, data: Any, target: Any, params: dict[str, Any]) -> tuple[Problem, list[Any]]:
         """What to search, and the outer splits."""
         callbacks = listed_callbacks(self.callbacks)
         check_integer("n_permutations", self.n_permutations, 0)
         if self.n_permutations and target is None:
             raise ValueError(f"n_permutations: expected 0 without targets, got {self.n_permutations}")
-        fit_params, score_params, split_params = self._routed(params)
-        drawn = seed_of(self.random_state)
+        fit_params, score_params, split_params, outer_params = self._routed(params)
+        store = self._score_store()
+        before = None if store is None or self.random_state is not None else store.seed
+        drawn = seed_of(self.random_state) if before is None else before
         splitter = check_cv(self.cv, target, classifier=classifies(self.estimator))
         if shuffles_anew(splitter):
             if self.checkpoint is not None and self.random_state is None:
                 raise ValueError(f"cv: expected one with a random_state, or one of the selector, got {self.cv!r}")
             splitter = with_seed(splitter, drawn)
-        outer = self._outer_splits(data, target, splitter, split_params)
+        outer = self._outer_splits(data, target, splitter, outer_params)
         groups, sizes = self._groups(data)
         if isinstance(self.scoring, list | tuple | set | dict):
             raise TypeError(f"scoring: expected one scorer, or its name, got {self.scoring!r}")
@@ -307,7 +300,7 @@ class KSubsetSelector(DelegatingMixin, MetaEstimatorMixin, BaseEstimator):  # ty
             splitter=splitter, data=data, target=target, groups=groups, sizes=sizes, fit_params=fit_params,
             score_params=score_params, split_params=split_params, column_params=self.column_params,
             n_jobs=self.n_jobs, limits=self._limits(), max_evaluations=self.max_evaluations,
-            max_seconds=self.max_seconds, callbacks=callbacks, verbose=self.verbose, store=self._score_store(),
+            max_seconds=self.max_seconds, callbacks=callbacks, verbose=self.verbose, store=store,
             seed=(None if self.random_state is None else drawn, drawn),
         )  # fmt: skip
         return problem, outer
@@ -340,21 +333,28 @@ class KSubsetSelector(DelegatingMixin, MetaEstimatorMixin, BaseEstimator):  # ty
 
     def _ask_the_model(self, data: Any, target: Any) -> None:
         """Let the model itself refuse what is missing, infinite or of any type, whatever its tags say: in one fit."""
+        self._takes_missing = False
         if is_dataframe(data) or self.__sklearn_tags__().input_tags.allow_nan:
             return
         values = data.data if hasattr(data, "tocsc") else data
         if values.dtype.kind != "O" and (values.dtype.kind != "f" or np.isfinite(values).all()):
             return
-        clone(self.estimator).fit(data, target)
+        clone(self.estimator).fit(take_columns(data, self._feature_groups(data).columns), target)
+        self._takes_missing = True
+
+    @property
+    def _is_auto(self) -> bool:
+        return isinstance(self.n_features_to_select, str) and self.n_features_to_select == "auto"
 
     def _groups(self, data: Any) -> tuple[FeatureGroups, list[int]]:
         groups, wanted = self._feature_groups(data), self.n_features_to_select
-        if isinstance(wanted, str) and wanted == "auto":
+        if self._is_auto:
             powers = [2**power for power in range(groups.most.bit_length())]
             sizes = [size for size in (groups.least, *powers, groups.most) if size >= groups.least]
         else:
             sizes = list(wanted) if isinstance(wanted, list | tuple | range | np.ndarray) else [wanted]
-            sizes = [max(1, int(size * len(groups))) if _is_fraction(size) else size for size in sizes]
+            # 0.29 of 100 are 29, though their product is a little less.
+            sizes = [max(1, int(round(size * len(groups), 9))) if _is_fraction(size) else size for size in sizes]
         if not sizes or not all(map(is_integer, sizes)):
             raise TypeError(f'n_features_to_select: expected integers, fractions or "auto", got {wanted!r}')
         groups.check_sizes(sizes, wanted)
@@ -364,7 +364,7 @@ class KSubsetSelector(DelegatingMixin, MetaEstimatorMixin, BaseEstimator):  # ty
         """Training and test rows of the outer splits; none if there are to be none."""
         splits_again = is_integer(self.cv) or hasattr(self.cv, "split") or self.cv is None
         if self.outer_cv is None:
-            if self.n_features_to_select != "auto" or not splits_again:
+            if not self._is_auto or not splits_again:
                 return []
             outer = splitter
         else:
