@@ -7,7 +7,7 @@ import pytest
 from scipy.stats import kstest
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.linear_model import Ridge
-from sklearn.model_selection import GroupKFold, KFold, StratifiedKFold, cross_val_score
+from sklearn.model_selection import GroupKFold, KFold, StratifiedKFold, TimeSeriesSplit, cross_val_score
 from sklearn.naive_bayes import GaussianNB
 
 from ksubset.selection import KSubsetSelector, Progress
@@ -226,6 +226,27 @@ def test_groups_are_split_again(numbers: Any) -> None:
         X, y, groups=groups, sample_weight=np.ones(len(y))
     )
     assert fitted.outer_scores_.shape == (1, 4)
+
+
+class Targets(Ridge):  # type: ignore[misc]
+    """Remembers what it was fitted to."""
+
+    seen: ClassVar[list[Any]] = []
+
+    def fit(self, X: Any, y: Any) -> "Targets":
+        Targets.seen.append(y)
+        super().fit(X, y)
+        return self
+
+
+def test_the_order_of_time_is_kept() -> None:
+    X, _ = noise(40, 2, 0)
+    Targets.seen.clear()
+    selector(Targets(), 1, cv=TimeSeriesSplit(3), max_evaluations=6, n_permutations=4).fit(X, np.arange(40.0))
+    # Targets that are moved along fall once, where the last is followed by the first.
+    steps = [set(np.diff(target)) for target in Targets.seen]
+    assert all(step <= {1, -39} for step in steps)
+    assert {-39} < set.union(*steps)
 
 
 class Interrupted(ClassifierMixin, BaseEstimator):  # type: ignore[misc]

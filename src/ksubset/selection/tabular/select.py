@@ -95,7 +95,7 @@ def select(
         seed: Of the rows held out, the search, and the random columns.
         always_include: Columns that are kept in any case.
         test_share: Fraction of the rows to hold out.
-        permutations: Searches with shuffled targets, for a p-value.
+        permutations: Searches with shuffled targets, for a p-value; in the order of time these are moved along.
         stability_parts: Halves of the rows to choose columns on again; 0 or two at least.
         checkpoint: File of the scores, from which the same search resumes.
         callback: Called with the progress after each batch.

@@ -9,7 +9,8 @@ chosen by the others, so that its score has no part in the choice.
 
 **Permutation**: the same search with shuffled targets, where columns say nothing; weights, and all else that has a
 value for each row, go with the targets. The share of such searches whose best score is as good, this one included, is a
-p-value that is exact for exchangeable rows, however the search works.
+p-value that is exact for exchangeable rows, however the search works. Of rows in the order of time neighbours may be
+alike, and what follows another slowly moving thing looks like it; so the targets are moved along, and keep their order.
 """
 
 import warnings
@@ -20,6 +21,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from sklearn.model_selection import TimeSeriesSplit
 
 from ksubset.selection._sklearn import check_method_params
 from ksubset.selection.wrapper.problem import Found, Problem
@@ -121,7 +123,10 @@ def null_searches(problem: Problem, count: int, seed: int) -> Iterator[Found]:
     for number in range(count):
         rng = np.random.default_rng([seed, number])
         assert problem.target is not None
-        order = shuffled(problem.target, None if groups is None else np.asarray(groups), rng)
+        if isinstance(problem.splitter, TimeSeriesSplit):
+            order = np.roll(np.arange(len(problem.target)), rng.integers(len(problem.target)))
+        else:
+            order = shuffled(problem.target, None if groups is None else np.asarray(groups), rng)
         # Weights may depend on the targets, as those that balance classes do.
         fit_params, score_params = (
             check_method_params(problem.data, params=params, indices=order)

@@ -96,8 +96,9 @@ class KSubsetSelector(DelegatingMixin, MetaEstimatorMixin, BaseEstimator):  # ty
             as one class alone has no ROC AUC, is left out, with a warning. None is the splitter of `cv` for
             "auto", which chooses a size by these scores, unless `cv` is an iterable of splits; and none otherwise.
         n_permutations: Searches with shuffled targets, for `null_scores_` and `p_value_`; of groups, whole groups are
-            exchanged where they have one target each, and else rows within them. Weights go with the targets. A search
-            without a finite score is left out, with a warning.
+            exchanged where they have one target each, and else rows within them; of a `TimeSeriesSplit` they are moved
+            along, in their order. Weights go with the targets. A search without a finite score is left out, with a
+            warning.
 
     Attributes:
         support_: `(n)`, boolean, the columns that are kept.
