@@ -36,3 +36,10 @@ def test_integers_that_may_be_names_or_places(model: Any, argument: str, columns
     places = chosen.fit(pd.DataFrame(X), LABELS).get_support()  # where names are places
     assert np.array_equal(places, chosen.fit(X, LABELS).get_support())
     model.fit(pd.DataFrame(X, columns=[3, 2, 1, 0]), LABELS)  # without columns there is nothing to mistake
+
+
+@pytest.mark.parametrize("model", MODELS, ids=lambda model: type(model).__name__)
+@pytest.mark.parametrize("names", [["a", "b", "a", "c"], [0, 1, 0, 1]])
+def test_two_columns_of_one_name(model: Any, names: list[Any]) -> None:
+    with pytest.raises(ValueError, match=f"^X: expected columns of different names, got {names[0]!r} more than once"):
+        clone(model).set_params(always_include=[names[0]]).fit(pd.DataFrame(X, columns=names), LABELS)

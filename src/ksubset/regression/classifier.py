@@ -17,7 +17,7 @@ from ksubset.regression.logistic import Logistic
 from ksubset.regression.sizes import penalty
 from ksubset.regression.swapping import search_logistic
 from ksubset.search.arguments import check_positive
-from ksubset.selection.arguments import check_labels, seed_of
+from ksubset.selection.arguments import check_distinct, check_labels, seed_of
 
 __all__ = ["BestSubsetClassifier"]
 
@@ -114,6 +114,7 @@ class BestSubsetClassifier(ClassifierMixin, BestSubset):  # type: ignore[misc]
             y: Labels `(N)`, of two classes or more.
             sample_weight: Weights of the rows, `(N)`; integers mean repeated rows.
         """
+        check_distinct(X)
         check_labels(X, always_include=self.always_include, exclude=self.exclude)
         X, y = validate_data(self, X, y, dtype=np.float64)
         check_classification_targets(y)

@@ -16,7 +16,7 @@ from ksubset.regression.heuristic import Solution, search
 from ksubset.regression.moments import Fit, Moments
 from ksubset.regression.sizes import penalty
 from ksubset.search.arguments import check_integer, check_nonnegative
-from ksubset.selection.arguments import check_labels, seed_of
+from ksubset.selection.arguments import check_distinct, check_labels, seed_of
 
 __all__ = ["BestSubsetRegressor"]
 
@@ -113,6 +113,7 @@ class BestSubsetRegressor(RegressorMixin, BestSubset):  # type: ignore[misc]
         Raises:
             ValueError: An argument is wrong, or no size leaves a degree of freedom to compare sizes by.
         """
+        check_distinct(X)
         check_labels(X, always_include=self.always_include, exclude=self.exclude)
         X, y = validate_data(self, X, y, dtype=np.float64, y_numeric=True)
         y = y.astype(np.float64)

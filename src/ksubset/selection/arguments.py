@@ -9,7 +9,7 @@ from sklearn.utils import check_array, check_consistent_length, check_random_sta
 
 from ksubset.search.arguments import is_integer
 
-__all__ = ["check_labels", "check_target", "listed", "positions", "seed_of"]
+__all__ = ["check_distinct", "check_labels", "check_target", "listed", "positions", "seed_of"]
 
 
 def check_target(target: Any, data: Any) -> NDArray[Any]:
@@ -33,6 +33,15 @@ def listed(value: Any, argument: str) -> Sequence[Any]:
     if isinstance(value, str) or not hasattr(value, "__len__") or not hasattr(value, "__getitem__"):
         raise TypeError(f"{argument}: expected a sequence, got {value!r}")
     return list(value)
+
+
+def check_distinct(data: Any) -> None:
+    """Refuse a table of which two columns have the same name; else a name, also of a result, would mean either."""
+    columns: Any = getattr(data, "columns", None)
+    # Tables of other libraries than pandas have no such names.
+    if not getattr(columns, "is_unique", True):
+        name = columns[columns.duplicated()].tolist()[0]
+        raise ValueError(f"X: expected columns of different names, got {name!r} more than once")
 
 
 def check_labels(data: Any, **arguments: Any) -> None:

@@ -15,7 +15,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from ksubset._support.extras import require
 from ksubset.selection._sklearn import check_feature_names_in, get_output_config, safe_indexing
-from ksubset.selection.arguments import check_labels, listed, positions
+from ksubset.selection.arguments import check_distinct, check_labels, listed, positions
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -154,6 +154,7 @@ class SupportMixin(SelectorMixin):  # type: ignore[misc]
         return figure
 
     def _check_labels(self, data: Any) -> None:
+        check_distinct(data)
         check_labels(data, feature_groups=self.feature_groups, always_include=self.always_include, exclude=self.exclude)
 
     def _feature_groups(self, data: Any) -> "FeatureGroups":
