@@ -298,6 +298,39 @@ def test_a_leak_is_named(tmp_path: Path) -> None:
     assert leaks(tabulate(numbers.assign(y=NOISE[:, 1]), "y")) == {}
 
 
+@pytest.mark.parametrize("ones", [2, 3, 4])
+@pytest.mark.parametrize("seed", [5, 6])
+def test_no_leak_of_a_rare_class(ones: int, seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    label = rng.permutation(np.arange(100) < ones)
+    noise = pd.DataFrame(rng.standard_normal((100, 20))).add_prefix("c")
+    assert leaks(tabulate(noise.assign(y=label), "y"), seed) == {}
+    # The same as numbers: all but a few are zero.
+    assert leaks(tabulate(noise.assign(y=label * 1.5), "y", "regression"), seed) == {}
+
+
+def test_no_leak_where_the_rows_looked_at_have_one_target() -> None:
+    frame = pd.DataFrame({"x": np.arange(5000) % 17, "y": np.where(np.arange(5000) == 7, 1.5, 0)})
+    assert leaks(tabulate(frame, "y", "regression")) == {}
+
+
+def test_no_leak_by_chance_in_few_rows() -> None:
+    noise = pd.DataFrame(np.random.default_rng(2).standard_normal((12, 300))).add_prefix("c")
+    assert leaks(tabulate(noise.assign(y=np.arange(12) % 2), "y", "classification"), 2) == {}
+
+
+def test_a_leak_of_a_class_that_is_not_common_is_named() -> None:
+    rare = RNG.permutation(np.arange(600) < 30)
+    columns = {"paid": rare * RNG.uniform(1, 2, 600), "noise": RNG.standard_normal(600), "y": rare}
+    assert list(leaks(tabulate(pd.DataFrame(columns), "y"))) == ["paid"]
+
+
+@pytest.mark.parametrize("unit", [1e-20, 1e50, 1e200])
+def test_leaks_in_any_unit(unit: float) -> None:
+    columns = {"x": unit * SIGNAL, "z": unit * NOISE[:, 0], "y": unit * (3 * SIGNAL + 1)}
+    assert list(leaks(tabulate(pd.DataFrame(columns), "y", "regression"))) == ["x"]
+
+
 def test_groups_stay_together() -> None:
     # Each patient has one label and a column that tells who it is: with mixed folds that column wins.
     rng = np.random.default_rng(2)
