@@ -134,6 +134,9 @@ def test_marks_that_nobody_knows_are_named(tmp_path: Path) -> None:
         (["192.168.0.1", "10.0.0.1"], ",", None),
         (["2026-01-02", "5"], ",", None),
         ([None, None], ",", None),
+        (["\uff11\uff12", "\uff13"], ",", None),
+        (["\u0661\u0662", "\u0663"], ",", None),
+        (["1,234", "2,\uff1345"], ",", None),
     ],
 )
 def test_notations(cells: list[str | None], separator: str, values: list[float] | None) -> None:
@@ -424,6 +427,14 @@ def test_decimal_commas_with_exponents(tmp_path: Path) -> None:
     lines = [f"{place},5e+05;{place % 7}" for place in range(60)]
     table = tabulated(tmp_path / "data.csv", "\n".join(["x;y", *lines]))
     assert table.features["x"].tolist() == [(place + 0.5) * 1e5 for place in range(60)]
+
+
+@pytest.mark.parametrize("large", ["1e400", "-1,5e400", "9" * 400])
+def test_numbers_in_text_beyond_all_floats_are_missing(large: str) -> None:
+    frame = pd.DataFrame({"x": [large, *["1,5", "2,5"] * 5], "y": range(11)})
+    found = tabulate(frame, "y", "regression").features["x"]
+    assert np.isnan(found[0])
+    assert found[1:].tolist() == [1.5, 2.5] * 5
 
 
 def test_names_with_line_breaks_are_compared(tmp_path: Path) -> None:

@@ -29,7 +29,7 @@ class Numbers:
     """What a column of text is as one of numbers.
 
     Arguments:
-        values: NaN where one is missing, or is no number, `(N)`.
+        values: NaN where one is missing, or is no number, and infinite where it is beyond all floats, `(N)`.
         notes: How it was read, in words; none where it is written as Python would write it.
         others: Cells that are no numbers, each once; without any it is a column of numbers.
     """
@@ -52,7 +52,8 @@ def _notation(number: str, note: str, thousands: str, decimal: str) -> _Notation
             text = text.str.replace(thousands, "", regex=False)
         return text.str.replace(decimal, ".", regex=False) if decimal != "." else text
 
-    return _Notation(re.compile(rf"[-+]?(?:{number})"), note, to_plain)
+    # Digits of other scripts stand among marks of their own, and are text.
+    return _Notation(re.compile(rf"[-+]?(?:{number})", re.ASCII), note, to_plain)
 
 
 _POINT = _notation(_PLAIN, "", "", ".")
@@ -101,7 +102,7 @@ def parse(text: pd.Series, format: CsvFormat) -> Numbers | None:
         return None
     values = np.full(len(text), np.nan)
     places = np.flatnonzero(~marks.to_numpy())[numbers.to_numpy()]
-    values[places] = pd.to_numeric(notation.to_plain(bare[numbers])).to_numpy(np.float64)
+    values[places] = notation.to_plain(bare[numbers]).to_numpy(np.float64)
     values[places] /= np.where(percent[numbers], 100.0, 1.0)
     notes = [notation.note] if notation.note else []
     notes += ["currencies"] if given.str.contains(_CURRENCY, regex=True).any() else []

@@ -180,7 +180,7 @@ class _Reader:
             if found.notes:
                 self.notes[name] = ", ".join(found.notes)
             self._look_at_digits(name, map(int, text[text.str.fullmatch(_WHOLE, na=False)].unique()))
-            return found.values
+            return _finite(found.values)
         if found is not None:
             others = ", ".join(map(repr, found.others[:_SHOWN])) + (", ..." if len(found.others) > _SHOWN else "")
             self.suspects[name] = (
