@@ -8,12 +8,13 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from sklearn.naive_bayes import GaussianNB
 from torch import nn
 
 from ksubset._support.modes import default_modes
 from ksubset.applications.explain import SubsetExplainer
 from ksubset.applications.neighbours import SubsetNeighborsClassifier
-from ksubset.selection import NeuralSubsetSelector
+from ksubset.selection import KSubsetSelector, NeuralSubsetSelector
 
 RNG = np.random.default_rng(0)
 X = RNG.normal(size=(100, 6)).astype(np.float32)
@@ -29,6 +30,18 @@ def float64() -> Any:
         assert torch.get_default_dtype() == torch.float64
     finally:
         torch.set_default_dtype(torch.float32)
+
+
+@contextmanager
+def half_precision() -> Any:
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        yield
+
+
+@contextmanager
+def another_device() -> Any:
+    with torch.device("meta"):
+        yield
 
 
 def values(rows: np.ndarray) -> np.ndarray:
@@ -66,7 +79,7 @@ def labels() -> np.ndarray:
     return np.column_stack([found.inclusion, explainer.predict(X, found.mask)])
 
 
-@pytest.mark.parametrize("mode", [float64, torch.no_grad, torch.inference_mode])
+@pytest.mark.parametrize("mode", [float64, torch.no_grad, torch.inference_mode, half_precision, another_device])
 @pytest.mark.parametrize("fit", [regression, classification, reconstruction, neighbours, explanation, labels])
 def test_modes_of_a_program_change_no_fit(
     fit: Callable[[], np.ndarray], mode: Callable[[], AbstractContextManager[None]]
@@ -74,6 +87,13 @@ def test_modes_of_a_program_change_no_fit(
     expected = fit()
     with mode():
         np.testing.assert_array_equal(fit(), expected)
+
+
+def test_another_device_changes_no_search() -> None:
+    selector = KSubsetSelector(GaussianNB(), n_features_to_select=2, max_evaluations=60, random_state=0)
+    expected = selector.fit(X, Y > 0).cv_results_["mean_test_score"]
+    with another_device():
+        np.testing.assert_array_equal(selector.fit(X, Y > 0).cv_results_["mean_test_score"], expected)
 
 
 def test_a_module_in_double_precision_is_taken() -> None:

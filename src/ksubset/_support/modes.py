@@ -2,7 +2,7 @@
 
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 
 import torch
 
@@ -16,12 +16,22 @@ _dtypes: list[torch.dtype] = []
 
 @contextmanager
 def default_modes() -> Iterator[None]:
-    """With gradients and float32, as torch starts, and afterwards as it was; of a function, when it decorates one."""
+    """As torch starts: gradients, float32, no autocast, tensors on the CPU unless a device is named; then as it was.
+
+    Of a function, when it decorates one.
+    """
     with _lock:
         _dtypes.append(_dtypes[0] if _dtypes else torch.get_default_dtype())
         torch.set_default_dtype(torch.float32)
     try:
-        with torch.inference_mode(False), torch.enable_grad():
+        with ExitStack() as modes:
+            modes.enter_context(torch.inference_mode(False))
+            modes.enter_context(torch.enable_grad())
+            for device in ("cpu", "cuda"):
+                modes.enter_context(torch.autocast(device, enabled=False))
+            # Only where it is another, as all calls are slower within.
+            if torch.get_default_device().type != "cpu":
+                modes.enter_context(torch.device("cpu"))
             yield
     finally:
         with _lock:

@@ -326,6 +326,12 @@ def test_an_interrupt_of_slow_fits_loses_none(numbers: Any, tmp_path: Path) -> N
     assert told[-1].seconds_left == pytest.approx(told[-1].seconds * 115 / 5)
 
 
+@pytest.mark.parametrize("columns", [6, 20])
+def test_seconds_that_are_over_at_once_leave_what_was_scored(columns: int, numbers: Any) -> None:
+    X, y = numbers
+    assert selector(max_seconds=1e-6).fit(X[:, :columns], y).n_features_ == 2
+
+
 def test_seconds_end_a_search(numbers: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     with monkeypatch.context() as patch:
         # No matter how busy the machine is.

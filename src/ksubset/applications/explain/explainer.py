@@ -216,7 +216,7 @@ class SubsetExplainer(BaseEstimator):  # type: ignore[misc]
         seen, available = self._inputs.seen(rows), torch.from_numpy(self._inputs.available(rows))
         sizes = torch.from_numpy(_sizes(self.selector_.k if k is None else k, len(rows), self._inputs.num_items))
         masks, probabilities = [], []
-        with torch.no_grad():
+        with default_modes(), torch.no_grad():
             for part, items, size in zip(*(t.split(_CHUNK) for t in (seen, available, sizes)), strict=True):
                 logits = self.selector_.score(part).double()
                 dist = RowHead.distribution(logits, items, size, validate_args=False)
@@ -252,7 +252,7 @@ class SubsetExplainer(BaseEstimator):  # type: ignore[misc]
         rows, chosen = self._checked(X, mask)
         if self.surrogate_ is None:
             raise ValueError("predict: expected a surrogate; without one, the model answers on what `fill` returns")
-        with torch.no_grad():
+        with default_modes(), torch.no_grad():
             parts = zip(self._inputs.seen(rows).split(_CHUNK), chosen.split(_CHUNK), strict=True)
             found = torch.cat([self.surrogate_(*self._inputs.shown(part, some[None])) for part, some in parts])
             answers: NDArray[Any] = (found if self._answer.values else found.softmax(-1)).numpy()

@@ -215,6 +215,7 @@ class SubsetNeighborsClassifier(
             rows[chunk] = data[chunk] if self._scaling is None else self._scaling.apply(data[chunk]).clip(-_CLIP, _CLIP)
         return rows
 
+    @default_modes()
     @torch.no_grad()
     def _points(self, rows: NDArray[np.float32]) -> NDArray[np.float32]:
         points = [self.embedding_(torch.from_numpy(rows[chunk])) for chunk in gen_batches(len(rows), _CHUNK)]

@@ -316,6 +316,7 @@ class NeuralSubsetSelector(SupportMixin, BaseEstimator):  # type: ignore[misc]
         outputs = self._outputs(X)
         return self._target.decision_function(outputs)
 
+    @default_modes()
     @torch.no_grad()
     def _outputs(self, data: Any) -> NDArray[np.float32]:
         check_is_fitted(self)

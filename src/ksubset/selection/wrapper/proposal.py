@@ -43,7 +43,7 @@ class Proposal:
         self._past: list[tuple[Tensor, float, int]] = []
         self.drawn: NDArray[np.intp] = np.zeros(0, dtype=np.intp)
         """Rows of the subsets that were drawn, and not found by swaps."""
-        self.log_mixture = torch.zeros(0, dtype=torch.float64)
+        self.log_mixture = torch.zeros_like(prior[:0])
         """Logarithm of the sum, over all distributions so far, of the subsets drawn times the probability of each."""
 
     @property

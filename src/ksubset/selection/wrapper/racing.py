@@ -164,8 +164,9 @@ class RacingSearch:
         self.finished = True
 
     def _is_open(self, limit: int) -> bool:
-        """Whether evaluations and time are left for another subset on some folds."""
-        return limit - self.evaluations >= self._most_at_once and time.monotonic() < self._end
+        """Whether evaluations and time are left for another subset on some folds, or there has been none."""
+        has_time = time.monotonic() < self._end or not len(self.table)
+        return limit - self.evaluations >= self._most_at_once and has_time
 
     def _try_all(self, limit: int) -> Iterator[None]:
         everything = self._all_subsets()
