@@ -298,11 +298,46 @@ def test_formulas(made: dict[str, Any]) -> None:
         ConditionalLogit.from_formula("y ~ dose", "h", data)
     with pytest.raises(ValueError, match="one outcome of 0 and 1"):
         ConditionalLogit.from_formula("~ dose", "g", data)
+    numbered = CoxPH.from_formula("time ~ dose", 0, data.rename(columns={"event": 0}))
+    np.testing.assert_array_equal(numbered.fit().params, CoxPH.from_formula("time ~ dose", "event", data).fit().params)
+    with pytest.raises(ValueError, match="event: the data has no column 7"):
+        CoxPH.from_formula("time ~ dose", 7, data)
+    for formula in ("time ~ nothing", "time ~ dose +", "3 ~"):
+        with pytest.raises(ValueError, match=r"the formula .* cannot be read, or not with this data"):
+            CoxPH.from_formula(formula, "event", data)
+    for formula in ("time ~ dose | age", "time | dose ~ age"):
+        with pytest.raises(ValueError, match="one outcome of 0 and 1"):
+            CoxPH.from_formula(formula, "event", data)
     data.loc[4, "dose"] = np.nan
     with pytest.raises(ValueError, match=r"`dose` contains null values .* \(dropna\)"):
         CoxPH.from_formula("time ~ dose", "event", data)
     with pytest.raises(TypeError, match="data must be a pandas DataFrame"):
         ConditionalLogit.from_formula("y ~ dose", "g", {"y": [1]})  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("constant", [1e3, 1e12, 1e300])
+def test_a_constant_offset_changes_nothing(made: dict[str, Any], constant: float) -> None:
+    offset = np.full(len(made["x"]), constant)
+    cox = CoxPH(made["time"], made["event"], made["x"], offset=offset).fit()
+    without = CoxPH(made["time"], made["event"], made["x"]).fit()
+    assert (cox.llf, *cox.params) == (without.llf, *without.params)
+    strata = logit({**made, "offset": offset + made["group"]}).fit()
+    np.testing.assert_allclose([strata.llf, *strata.params], [(fit := logit(made).fit()).llf, *fit.params], rtol=1e-9)
+    with pytest.raises(ValueError, match=r"hazards relative to a row of zeros .* less their means"):
+        cox.predict()
+
+
+def test_a_summary_is_readable_in_any_unit(made: dict[str, Any]) -> None:
+    x = made["x"].assign(dose=made["x"]["dose"] * 1e9, age=made["x"]["age"] * 1e-9)
+    results = CoxPH(made["time"], made["event"], x).fit()
+    lines = str(results.summary()).splitlines()
+    cells = {name: next(line for line in lines if line.startswith(name)).split()[1:] for name in ("dose", "age")}
+    for name, found in cells.items():
+        expected = [results.params[name], results.bse[name], results.zvalues[name], results.pvalues[name]]
+        np.testing.assert_allclose(
+            [*map(float, found)], [*expected, *results.conf_int().loc[name]], rtol=5e-3, atol=1e-3
+        )
+        assert float(found[0]) == pytest.approx(results.params[name], rel=5e-3)
 
 
 def test_half_of_two_hundred_thousand() -> None:

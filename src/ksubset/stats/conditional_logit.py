@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from ksubset.stats import data as reading
 from ksubset.stats.newton import Evaluation
 from ksubset.stats.results import Covariance, Estimates, Results, Summary, estimate
-from ksubset.stats.scaling import scaled
+from ksubset.stats.scaling import centred, scaled
 from ksubset.stats.subsets import add_subsets
 
 __all__ = ["ConditionalLogit", "ConditionalLogitResults"]
@@ -90,6 +90,7 @@ class ConditionalLogit:
         self._last = np.cumsum(self._sizes)
         self._first = self._last - self._sizes
         self._scaled, self._scale = scaled(x[self._order], self._first, self._names)
+        self._eta = centred(self._offset[self._order], self._first)
         self._sums = np.add.reduceat(self._scaled * y[self._order, None], self._first)
         self._shift = np.full(len(used), np.nan)
 
@@ -116,7 +117,7 @@ class ConditionalLogit:
 
     def _solved(self, coefficients: Array) -> tuple[Array, Array, Array, Array]:
         """See `_solved_at`."""
-        return self._solved_at(self._scaled @ coefficients + self._offset[self._order])
+        return self._solved_at(self._scaled @ coefficients + self._eta)
 
     def _solved_at(self, eta: Array) -> tuple[Array, Array, Array, Array]:
         """Log-likelihoods `(S)` and scores `(S, p)` of the strata, the information, and the probabilities of rows."""
@@ -164,7 +165,7 @@ class ConditionalLogit:
             if (code[self._order] != np.repeat(code[self._order[self._first]], self._sizes)).any():
                 raise ValueError("clusters must be the same in all rows of a stratum")
         events = int(self._weight @ self._cases)
-        design = self._solved_at(np.zeros(len(self._order)))[2] if self._offset.any() else None
+        design = self._solved_at(np.zeros(len(self._order)))[2] if self._eta.any() else None
         estimates = estimate(
             self._evaluate, design, self._scores, self._names, self._scale, events, covariance, clusters, notify
         )  # fmt: skip

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from ksubset.stats import data as reading
 from ksubset.stats.newton import Evaluation
 from ksubset.stats.results import Covariance, Estimates, Results, Summary, estimate
-from ksubset.stats.scaling import scaled
+from ksubset.stats.scaling import centred, scaled
 from ksubset.stats.ties import BRESLOW, EFRON, EXACT, MARGINAL, add_events
 
 __all__ = ["CoxPH", "CoxPHResults", "Ties"]
@@ -102,10 +102,11 @@ class CoxPH:
         order = np.lexsort((had, -leaves, stratum))
         self._order = reading.copies(order, weight)
         leaves, enters, had, stratum = leaves[self._order], enters[self._order], had[self._order], stratum[self._order]
-        self._time, self._entry, self._event, self._offset = leaves, enters, had, extra[self._order]
+        self._time, self._entry, self._event = leaves, enters, had
         starts = np.flatnonzero(np.r_[True, stratum[1:] != stratum[:-1]])
         row_start = np.repeat(starts, np.diff(starts, append=len(stratum)))
         self._scaled, self._scale = scaled(x[self._order], starts, self._names)
+        self._offset = centred(extra[self._order], starts)
         self._leaving = np.lexsort((-enters, stratum))
 
         # Events are last among the rows of their time and stratum.
@@ -289,17 +290,17 @@ class CoxPHResults(Results):
 
         Raises:
             TypeError: As of the model.
-            ValueError: As of the model; or `exog` has other columns.
+            ValueError: As of the model; `exog` has other columns; or a hazard is beyond all floats.
         """
         model = self.model
         if exog is None:
             if offset is not None:
                 raise ValueError("offset is that of new rows, and exog must be given with it")
-            return pd.Series(np.exp(model._x @ self._estimates.params + model._given_offset), index=model._index)
+            return _hazards(model._x @ self._estimates.params + model._given_offset, model._index)
         x, _, index, _ = reading.matching_columns(exog, model._names)
         reading.check_rows(index, "exog", offset=offset)
         extra = 0 if offset is None else reading.numbers(offset, "offset", len(x))
-        return pd.Series(np.exp(x @ self._estimates.params + extra), index=index)
+        return _hazards(x @ self._estimates.params + extra, index)
 
     def residuals(self, kind: Literal["martingale", "schoenfeld"] = "martingale") -> pd.Series | pd.DataFrame:
         """Residuals of the rows, or of the event times.
@@ -344,6 +345,17 @@ class CoxPHResults(Results):
             ("Iterations", f"{self.iterations}"),
         ]
         return self._table("Proportional Hazards Model Regression Results", head)
+
+
+def _hazards(eta: Array, index: pd.Index) -> pd.Series:
+    with np.errstate(over="ignore"):
+        hazards = np.exp(eta)
+    if not np.isfinite(hazards).all():
+        raise ValueError(
+            f"exog: expected hazards relative to a row of zeros that are finite numbers, got exp({eta.max():.4g}); fit "
+            "to columns, and offsets, less their means"
+        )
+    return pd.Series(hazards, index=index)
 
 
 def _checked(values: Array) -> Array:

@@ -179,7 +179,9 @@ def column_of(data: pd.DataFrame, column: Any, name: str) -> Any:
     Raises:
         ValueError: The data frame has no such column.
     """
-    if not isinstance(column, str):
+    # Names may be numbers, or, where columns have several levels, tuples.
+    is_name = column is not None and (np.ndim(column) == 0 or (isinstance(column, tuple) and column in data.columns))
+    if not is_name:
         return column
     if column not in data.columns:
         raise ValueError(f"{name}: the data has no column {column!r}; it has {list(map(str, data.columns))}")
@@ -191,7 +193,7 @@ def by_formula(formula: str, data: pd.DataFrame) -> tuple[pd.Series, pd.DataFram
 
     Raises:
         TypeError: `data` is no data frame.
-        ValueError: The formula has not one left side, or values are missing.
+        ValueError: The formula is none, has not one left side or several right ones, or values are missing.
     """
     import formulaic  # noqa: PLC0415 - half a second, and arrays do without
 
@@ -202,7 +204,10 @@ def by_formula(formula: str, data: pd.DataFrame) -> tuple[pd.Series, pd.DataFram
         matrices = formulaic.model_matrix(formula, data, context=2, na_action="raise")
     except ValueError as error:
         raise ValueError(f"{error}; leave rows with missing values out first (dropna)") from error
-    if not hasattr(matrices, "lhs") or matrices.lhs.shape[1] != 1:
+    except formulaic.errors.FormulaicError as error:
+        raise ValueError(f"the formula {formula!r} cannot be read, or not with this data: {error}") from error
+    left, right = (getattr(matrices, side, None) for side in ("lhs", "rhs"))
+    # Several parts of a side are no matrix.
+    if not all(isinstance(side, formulaic.ModelMatrix) for side in (left, right)) or pd.DataFrame(left).shape[1] != 1:
         raise ValueError(f"the formula must be 'outcome ~ covariates' with one outcome of 0 and 1, got {formula!r}")
-    left, right = pd.DataFrame(matrices.lhs), pd.DataFrame(matrices.rhs)
-    return left.iloc[:, 0], right.drop(columns="Intercept", errors="ignore")
+    return pd.DataFrame(left).iloc[:, 0], pd.DataFrame(right).drop(columns="Intercept", errors="ignore")

@@ -120,6 +120,12 @@ def _summed(score: Array, code: NDArray[np.int64]) -> Array:
     return total
 
 
+def _readable(value: float, digits: int) -> str:
+    """A number with so many digits behind the point, unless these do not show it or it does not fit into its cell."""
+    fits = value == 0 or 10.0**-digits <= abs(value) < 1e5
+    return f"{value:.{digits}f}" if fits else f"{value:.2e}"
+
+
 class Summary:
     """A table of text."""
 
@@ -243,9 +249,11 @@ class Results:
         lines += ["=" * _WIDTH, " " * width + "".join(f"{column:>{size}}" for column in columns), "-" * _WIDTH]
         interval = self.conf_int()
         for name in self._estimates.names:
-            numbers = [self.bse[name], self.zvalues[name], self.pvalues[name], *interval.loc[name]]
-            row = f"{self.params[name]:>{size}.4f}" + "".join(f"{number:>{size}.3f}" for number in numbers)
-            lines.append(f"{name:<{width}}{row}")
+            cells = [
+                _readable(self.params[name], 4), _readable(self.bse[name], 3), f"{self.zvalues[name]:.3f}",
+                f"{self.pvalues[name]:.3f}", *(_readable(end, 3) for end in interval.loc[name]),
+            ]  # fmt: skip
+            lines.append(f"{name:<{width}}" + "".join(f"{cell:>{size}}" for cell in cells))
         lines.append("=" * _WIDTH)
         for name, test in (
             ("Likelihood ratio test", self.lr_test),
