@@ -9,10 +9,19 @@ import pandas as pd
 import pytest
 from sklearn.base import clone
 from sklearn.datasets import load_breast_cancer, load_wine
-from sklearn.feature_selection import SelectKBest, SequentialFeatureSelector, VarianceThreshold, f_classif
-from sklearn.linear_model import LinearRegression
+from sklearn.feature_selection import (
+    RFE,
+    SelectFromModel,
+    SelectKBest,
+    SequentialFeatureSelector,
+    VarianceThreshold,
+    f_classif,
+)
+from sklearn.linear_model import Lasso, LinearRegression
 from sklearn.model_selection import GroupKFold, cross_val_score
 from sklearn.naive_bayes import GaussianNB
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
 
 from ksubset.selection import KSubsetSelector, stability
 from ksubset.selection.stability import nogueira_index
@@ -250,3 +259,19 @@ def test_rows_stay_together_for_a_selector_that_knows_no_groups() -> None:
     stability(SelectKBest(recorded, k=2), X, groups // 10, num_parts=3, groups=groups, random_state=0)
     assert len(seen) == 3
     assert all(counts.tolist() == [3] * 10 for counts in seen)
+
+
+@pytest.mark.parametrize(
+    "selector", [SelectFromModel(Lasso(0.01), max_features=2), RFE(LinearRegression(), n_features_to_select=2)]
+)
+def test_groups_keep_rows_together_where_fit_takes_other_arguments(selector: Any) -> None:
+    rng = np.random.default_rng(0)
+    X, groups = rng.standard_normal((120, 6)), np.repeat(np.arange(12), 10)
+    found = stability(selector, X, X[:, 1] + X[:, 4], num_parts=3, groups=groups, random_state=0)
+    assert found.frequencies.tolist() == [0, 1, 0, 0, 1, 0]
+
+
+def test_what_cannot_tell_its_columns_is_refused() -> None:
+    X, y = load_wine(return_X_y=True)
+    with pytest.raises(TypeError, match=r"selector: expected fit and get_support, got Pipeline"):
+        stability(make_pipeline(StandardScaler(), SelectKBest(k=3)), X, y)

@@ -22,6 +22,7 @@ from ksubset.selection._sklearn import check_feature_names_in, check_method_para
 from ksubset.selection.arguments import seed_of
 from ksubset.selection.groups import take_rows
 from ksubset.selection.wrapper.delegation import classifies
+from ksubset.selection.wrapper.selector import KSubsetSelector
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -111,15 +112,15 @@ def stability(
         y: Targets `(N)` or `(N, m)`; None if the selector needs none.
         num_parts: How many parts, B, two at least.
         fraction: Of the rows in a part, above 0 and below 1; of `groups` of the groups.
-        groups: Of each row, `(N)`, whose rows stay together; also an argument of the selector's `fit`, if
-            it has one of this name, or takes any (`**params`).
+        groups: Of each row, `(N)`, whose rows stay together; also an argument of the selector's `fit`, if it has one of
+            this name or is a `KSubsetSelector`.
         n_jobs: Parts at a time, as joblib has it.
         random_state: Seed of the parts.
         params: More arguments of the selector's `fit`; what has a value for each row is cut to the rows of the part.
 
     Raises:
         TypeError, ValueError: An argument is of a wrong kind or out of range, or the selector keeps all columns, where
-            there is nothing to choose.
+            there is nothing to choose, or cannot tell which.
 
     References:
         Nogueira, Sechidis and Brown (2018), On the stability of feature selection algorithms, Journal of Machine
@@ -134,6 +135,8 @@ def stability(
         >>> found.frequencies.round(1).tolist()
         [0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 1.0, 0.0, 0.0, 0.1, 0.0, 0.8, 1.0]
     """
+    if not hasattr(selector, "get_support"):
+        raise TypeError(f"selector: expected fit and get_support, got {type(selector).__name__}")
     check_integer("num_parts", num_parts, 2)
     if not isinstance(fraction, numbers.Real) or not 0 < fraction < 1:
         raise ValueError(f"fraction: expected a number above 0 and below 1, got {fraction!r}")
@@ -163,9 +166,8 @@ def stability(
 
 
 def _takes_groups(selector: Any) -> bool:
-    """Whether `fit` has an argument of this name, or takes any."""
-    parameters = inspect.signature(selector.fit).parameters.values()
-    return any(parameter.name == "groups" or parameter.kind is parameter.VAR_KEYWORD for parameter in parameters)
+    """Whether `fit` has an argument of this name; that others take any (`**params`) does not tell."""
+    return isinstance(selector, KSubsetSelector) or "groups" in inspect.signature(selector.fit).parameters
 
 
 def _chosen(call: tuple[Any, ...]) -> tuple[NDArray[np.bool_], NDArray[np.object_]]:
