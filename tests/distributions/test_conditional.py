@@ -3,6 +3,7 @@
 import copy
 import itertools
 import math
+import pickle
 import re
 import time
 from collections.abc import Callable
@@ -443,6 +444,59 @@ def test_transforms_copies_and_second_passes(which: str) -> None:
     for twin in (copy.deepcopy(dist), copy.deepcopy(dist.expand((4,)))):
         twin.mean.sum().backward()
         torch.testing.assert_close(twin.mean.expand(4, N), dist.mean.expand(4, N))
+
+
+def test_changes_in_place_are_seen() -> None:
+    w = torch.zeros(N, requires_grad=True)
+    for name in ("logits", "probs"):
+        parameter = w if name == "logits" else w.detach().sigmoid()
+        for dist in (KSubset(2, **{name: parameter}), AtMostKSubset(2, **{name: parameter}).expand((3,))):
+            dist.mean, dist.variance, dist.sample(), dist.sample_distinct(2)
+            earlier = pickle.loads(pickle.dumps(dist))
+            with torch.no_grad():
+                parameter.copy_(torch.linspace(0.01, 0.99, N).logit() if name == "logits" else torch.rand(N))
+            fresh = type(dist)(2, **{name: parameter}).expand(dist.batch_shape)
+            for changed in (copy.deepcopy(dist), dist):
+                torch.testing.assert_close(changed.mean, fresh.mean)
+                torch.testing.assert_close(changed.variance, fresh.variance)
+            torch.testing.assert_close(dist.sample((4000,)).mean(0), fresh.mean, atol=0.05, rtol=0)
+            torch.manual_seed(0)
+            drawn = dist.sample_distinct(3)
+            torch.manual_seed(0)
+            assert torch.equal(drawn, fresh.sample_distinct(3))
+            assert not torch.equal(earlier.mean, dist.mean)
+            with torch.no_grad():
+                parameter.copy_(torch.zeros(N) if name == "logits" else torch.full((N,), 0.5))
+
+
+def test_a_distribution_outside_of_the_loop_trains() -> None:
+    w = torch.zeros(N, requires_grad=True)
+    dist, optimizer = KSubset(2, w), torch.optim.Adam([w], lr=0.1)
+    for _ in range(100):
+        optimizer.zero_grad()
+        expectation(lambda z: (z * torch.arange(N)).sum(-1), dist, LeaveOneOut(), 8).backward()
+        optimizer.step()
+    assert dist.mode.nonzero().flatten().tolist() == [0, 1]
+    assert dist.sample((100,))[:, :2].mean() > 0.9
+
+
+def test_a_parameter_that_became_wrong_is_refused() -> None:
+    w = torch.zeros(N)
+    dist = KSubset(2, w)
+    assert dist.mean.isfinite().all()
+    w[0] = math.nan
+    with pytest.raises(ValueError, match="logits"):
+        _ = dist.mean
+    w[:] = -math.inf
+    with pytest.raises(ValueError, match="logits"):
+        dist.sample()
+
+
+def test_results_of_inference_mode_have_gradients_later() -> None:
+    dist = KSubset(2, torch.randn(N, requires_grad=True))
+    with torch.inference_mode():
+        dist.mean, dist.variance, dist.sample()
+    (dist.mean[0] + dist.variance[1] + dist.log_prob(dist.sample())).backward()
 
 
 def test_a_distribution_of_ones_own() -> None:

@@ -4,7 +4,7 @@ import torch
 from torch import Tensor
 
 from ksubset.distributions.conditional import ConditionalBernoulli
-from ksubset.distributions.parts import Part, sizes_of_batch
+from ksubset.distributions.parts import Part, given_parameter, sizes_of_batch
 from ksubset.numerics.checks import all_known
 
 __all__ = ["AtMostKSubset"]
@@ -53,7 +53,7 @@ class AtMostKSubset(ConditionalBernoulli):
         low: int | Tensor = 0,
         validate_args: bool | None = None,
     ) -> None:
-        name, parameter = self._given(logits, probs)
+        name, parameter = given_parameter(logits, probs)
         high, batch_shape = sizes_of_batch(parameter, k, name)
         least, other_shape = sizes_of_batch(parameter, low, name, "low")
         batch_shape = torch.broadcast_shapes(batch_shape, other_shape)

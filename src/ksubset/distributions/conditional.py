@@ -8,9 +8,9 @@ from typing import Any
 import torch
 from torch import Generator, Size, Tensor
 from torch.distributions import constraints
-from torch.distributions.utils import lazy_property
 
 from ksubset.distributions.base import SubsetDistribution
+from ksubset.distributions.derived import derived, kept, number_of_changes
 from ksubset.distributions.parts import Part, gathered, sized
 from ksubset.numerics.checks import check_feasible, check_shape
 from ksubset.numerics.distinct import sample_distinct
@@ -30,13 +30,6 @@ _ENUMERABLE = 1_000_000
 _FAR = 2.0**20
 
 
-class _derived(lazy_property):  # type: ignore[type-arg]  # noqa: N801 - as its base
-    """A parameter that follows from the one that was given; not kept, as its graph can be used once only."""
-
-    def __get__(self, instance: Any, owner: Any = None) -> Any:
-        return self if instance is None else self.wrapped(instance)
-
-
 class ConditionalBernoulli(SubsetDistribution):
     """The law of independent Bernoulli draws, given that the ones of every part are as many as it asks for.
 
@@ -51,16 +44,7 @@ class ConditionalBernoulli(SubsetDistribution):
     has_enumerate_support = True
     _base: "ConditionalBernoulli | None" = None
     _parts: Sequence[Part]
-
-    @staticmethod
-    def _given(logits: Tensor | None, probs: Tensor | None) -> tuple[str, Tensor]:
-        """Name and value of the parameter that was given."""
-        if logits is not None and probs is None:
-            return "logits", logits
-        if probs is not None and logits is None:
-            return "probs", probs
-        given = "both" if probs is not None else "neither"
-        raise ValueError(f"exactly one of logits and probs must be given, got {given}")
+    _results: dict[str, Any]
 
     def _set_up(
         self, name: str, parameter: Tensor, batch_shape: Size, parts: Sequence[Part], validate_args: bool | None
@@ -69,6 +53,7 @@ class ConditionalBernoulli(SubsetDistribution):
         if parameter.shape[:-1] != batch_shape:
             parameter = parameter.expand(*batch_shape, -1)
         setattr(self, name, parameter)
+        self._changes, self._results = number_of_changes(parameter), {}
         if torch.compiler.is_compiling():
             validate_args = False  # no value can be read there, and torch's own checks cannot be traced
         super().__init__(batch_shape, parameter.shape[-1:], validate_args=validate_args)
@@ -85,7 +70,7 @@ class ConditionalBernoulli(SubsetDistribution):
     def support(self) -> constraints.Constraint:
         return sized(self._parts)
 
-    @_derived
+    @derived
     def logits(self) -> Tensor:
         """Log-odds `(*B, n)`, where `probs` were given those of these; -inf excludes an item, +inf includes it."""
         if self._base is not None:
@@ -98,15 +83,29 @@ class ConditionalBernoulli(SubsetDistribution):
         limit = torch.where(probs == 1, math.inf, torch.where(probs == 0, -math.inf, math.nan)).to(theta.dtype)
         return torch.where(inside, theta.log() - torch.log1p(-theta), limit)
 
-    @_derived
+    @derived
     def probs(self) -> Tensor:
         """The parameters of the independent draws, `(*B, n)`; NOT the inclusion probabilities."""
         probs: Tensor = self.logits.sigmoid() if self._base is None else self._base.probs
         return probs.expand(self._extended_shape())
 
+    @property
+    def _parameter(self) -> tuple[str, Tensor]:
+        """Name and value of the parameter that was given."""
+        given = self._root.__dict__
+        name = "logits" if "logits" in given else "probs"
+        return name, given[name]
+
     def _shown(self) -> str:
-        name = "logits" if "logits" in self._root.__dict__ else "probs"
-        return f"{name}: {tuple(self._extended_shape())}"
+        return f"{self._parameter[0]}: {tuple(self._extended_shape())}"
+
+    def _start_again(self) -> None:
+        """Check the parameter as the first one was, and forget what followed from that."""
+        self._set_up(*self._parameter, self.batch_shape, self._parts, self._validate_args)
+
+    def __getstate__(self) -> dict[str, Any]:
+        # Changes of a copied parameter are counted from 0.
+        return {**self.__dict__, "_results": {}}
 
     @property
     def param_shape(self) -> Size:
@@ -138,11 +137,11 @@ class ConditionalBernoulli(SubsetDistribution):
 
     # Kept without gradients, which `attach` adds, so that a graph is never used twice and copies can be made.
 
-    @lazy_property
+    @kept
     def _solutions(self) -> list[Solution]:
         return [solve(rows, part.low, part.high) for rows, part in self._logits_of_parts()]
 
-    @lazy_property
+    @kept
     def _complements(self) -> list[Solution]:
         """Solutions for what is left out, which has the small ends of the probabilities that are close to 1."""
         complements = []
@@ -153,11 +152,11 @@ class ConditionalBernoulli(SubsetDistribution):
             complements.append(solve(-rows, low, low if part.low is part.high else m - part.low))
         return complements
 
-    @lazy_property
+    @kept
     def _samplers(self) -> list[Sampler]:
         return [Sampler(rows, part.low, part.varying) for rows, part in self._logits_of_parts()]
 
-    @lazy_property
+    @kept
     def _tables_of_all(self) -> list[SamplingTable]:
         return [sampling_table(rows, part.low, part.varying, _FAR) for rows, part in self._logits_of_parts()]
 

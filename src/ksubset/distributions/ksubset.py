@@ -5,7 +5,7 @@ from torch import Tensor
 from torch.distributions import constraints
 
 from ksubset.distributions.conditional import ConditionalBernoulli
-from ksubset.distributions.parts import Part, sizes_of_batch
+from ksubset.distributions.parts import Part, given_parameter, sizes_of_batch
 from ksubset.numerics.marginals import logits_from_marginals
 
 __all__ = ["KSubset", "k_hot"]
@@ -38,7 +38,8 @@ class KSubset(ConditionalBernoulli):
     on their sum (conditional Bernoulli, or conditional Poisson sampling). A constant added to the logits changes
     nothing, and the inclusion probabilities (`mean`) are NOT the Bernoulli parameters `probs`.
 
-    As with other distributions, results are computed once and kept: build a new one after every change of a parameter.
+    Results are computed once and kept until the parameter is changed in place, as an optimizer does it, but not through
+    its `data`, which torch does not count.
 
     References:
         Wijk, Vinuesa and Azizpour (2024), Revisiting Score Function Estimators for k-Subset Sampling, section 2,
@@ -75,7 +76,7 @@ class KSubset(ConditionalBernoulli):
         probs: Tensor | None = None,
         validate_args: bool | None = None,
     ) -> None:
-        name, parameter = self._given(logits, probs)
+        name, parameter = given_parameter(logits, probs)
         self.k, batch_shape = sizes_of_batch(parameter, k, name)
         self._set_up(name, parameter, batch_shape, [Part(None, self.k, self.k)], validate_args)
 

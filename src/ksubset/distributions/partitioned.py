@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from ksubset.distributions.conditional import ConditionalBernoulli
-from ksubset.distributions.parts import Part
+from ksubset.distributions.parts import Part, given_parameter
 from ksubset.numerics.checks import check_size
 
 __all__ = ["PartitionedKSubset"]
@@ -55,7 +55,7 @@ class PartitionedKSubset(ConditionalBernoulli):
         low: int | Tensor | Sequence[int] | None = None,
         validate_args: bool | None = None,
     ) -> None:
-        name, parameter = self._given(logits, probs)
+        name, parameter = given_parameter(logits, probs)
         check_size(parameter, 0, name)
         n = parameter.shape[-1]
         group = _integers("groups", groups)

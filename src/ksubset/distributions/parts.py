@@ -9,7 +9,7 @@ from torch.distributions import constraints
 
 from ksubset.numerics.checks import check_size
 
-__all__ = ["Part", "gathered", "sized", "sizes_of_batch"]
+__all__ = ["Part", "gathered", "given_parameter", "sized", "sizes_of_batch"]
 
 
 class Part(NamedTuple):
@@ -53,6 +53,16 @@ class sized(constraints.Constraint):  # noqa: N801 - torch names its constraints
             inside = (number >= part.low) & (number <= part.high)
             valid = valid & (inside if part.items is None else inside.all(-1))
         return valid
+
+
+def given_parameter(logits: Tensor | None, probs: Tensor | None) -> tuple[str, Tensor]:
+    """Name and value of the parameter that was given; a ValueError if it is not one of them."""
+    if logits is not None and probs is None:
+        return "logits", logits
+    if probs is not None and logits is None:
+        return "probs", probs
+    given = "both" if probs is not None else "neither"
+    raise ValueError(f"exactly one of logits and probs must be given, got {given}")
 
 
 def sizes_of_batch(parameter: Tensor, k: int | Tensor, name: str, size: str = "k") -> tuple[int | Tensor, Size]:
