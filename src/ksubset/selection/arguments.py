@@ -1,15 +1,20 @@
 """Arguments that selectors share: columns, seeds and targets."""
 
+import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils import check_array, check_consistent_length, check_random_state
+from sklearn.utils.multiclass import type_of_target
 
 from ksubset.search.arguments import is_integer
 
-__all__ = ["check_distinct", "check_labels", "check_target", "listed", "positions", "seed_of"]
+__all__ = ["are_classes", "check_distinct", "check_labels", "check_target", "listed", "positions", "seed_of"]
+
+# Of numbers that may be classes or not.
+_MOST_CLASSES = 20
 
 
 def check_target(target: Any, data: Any) -> NDArray[Any]:
@@ -17,6 +22,22 @@ def check_target(target: Any, data: Any) -> NDArray[Any]:
     checked: NDArray[Any] = check_array(target, ensure_2d=False, dtype=None, input_name="y")
     check_consistent_length(data, checked)
     return checked
+
+
+def are_classes(target: NDArray[Any], instead: str) -> bool:
+    """Whether targets are classes: whatever are no floats, and floats of at most 20 different whole numbers.
+
+    Arguments:
+        target: As of `check_target`.
+        instead: What to do where they are not meant to be, for a warning if there are many for so few rows.
+    """
+    if type_of_target(target, input_name="y").startswith("continuous"):
+        return False
+    if target.dtype.kind not in "fiu" or (count := len(np.unique(target))) <= _MOST_CLASSES:
+        return True
+    if target.dtype.kind != "f" and len(target) < 10 * count:
+        warnings.warn(f"y: {count} different integers are taken for classes; {instead}", stacklevel=4)
+    return target.dtype.kind != "f"
 
 
 def seed_of(random_state: Any) -> int:

@@ -398,3 +398,15 @@ def test_the_k_of_the_fit_counts() -> None:
     x = np.random.default_rng(0).standard_normal((100, 5))
     explainer = SubsetExplainer(None, 2, **FAST | BRIEF).fit(x, x[:, 0] > 0).set_params(k=3)
     assert explainer.explain(x).mask.sum(1).tolist() == [2] * 100
+
+
+def test_whole_floats_of_many_values_are_numbers() -> None:
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((200, 4))
+    y = (100 * X[:, 1]).round()
+    short = {"surrogate_steps": 2, "steps": 2, "device": "cpu", "random_state": 0}
+    assert SubsetExplainer(None, 1, **short).fit(X, y).predict(X).shape == (200, 1)
+    with pytest.warns(
+        UserWarning, match=r"y: \d+ different integers are taken for classes; as floats they are numbers"
+    ):
+        SubsetExplainer(None, 1, **short).fit(X, y.astype(int))

@@ -13,7 +13,7 @@ import pytest
 import scipy.sparse as sp
 import torch
 from sklearn.base import clone, is_classifier, is_regressor
-from sklearn.datasets import make_friedman1
+from sklearn.datasets import load_diabetes, make_friedman1
 from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
@@ -632,3 +632,24 @@ def test_two_classes_of_two_targets_have_any_codes(codes: tuple[int, int]) -> No
     fitted = NeuralSubsetSelector(2, **short).fit(X, np.array(codes)[truth])
     assert fitted.get_support(indices=True).tolist() == [0, 1]
     assert (fitted.predict(X) == np.array(codes)[truth]).mean() > 0.9
+
+
+def test_whole_floats_of_many_values_are_numbers() -> None:
+    X, y = load_diabetes(return_X_y=True)
+    assert y.dtype == np.float64
+    assert (y == y.round()).all()
+    assert _task(X, y) == "regression"
+    assert _task(X, y[:, None]) == "regression"
+    assert _task(X, (y > 150).astype(float)) == "classification"
+    assert _task(X, (y // 20).round()) == "classification"  # 17 of them
+    with pytest.warns(
+        UserWarning, match=r'y: 214 different integers are taken for classes; task="regression" predicts'
+    ):
+        assert _task(X, y.astype(int)) == "classification"
+    # Of a hundred classes, ten rows each, nothing is said.
+    assert _task(np.random.default_rng(0).standard_normal((1000, 3)), np.arange(1000) % 100) == "classification"
+
+
+def _task(X: Any, y: Any) -> str:
+    selector = NeuralSubsetSelector(2, steps=2, hidden_layer_sizes=(4,), device="cpu", random_state=0).fit(X, y)
+    return "classification" if hasattr(selector, "classes_") else "regression"

@@ -7,10 +7,9 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from sklearn.utils.multiclass import type_of_target
 from torch import Tensor, nn
 
-from ksubset.selection.arguments import check_target
+from ksubset.selection.arguments import are_classes, check_target
 
 __all__ = ["OUTPUTS", "Model", "distance", "targets_of", "units_of"]
 
@@ -106,10 +105,10 @@ def targets_of(y: Any, rows: NDArray[Any]) -> tuple[Tensor, NDArray[Any] | None]
         ValueError: They are not as many as the rows, not finite, or of a single class.
     """
     target = check_target(y, rows)
-    if type_of_target(target, input_name="y").startswith("continuous"):
+    if not are_classes(target, "as floats they are numbers"):
         return torch.from_numpy(target.reshape(len(target), -1).astype(np.float64)), None
     if target.ndim != 1:
-        raise ValueError(f"y: expected labels (N) or numbers with fractions, got shape {target.shape}")
+        raise ValueError(f"y: expected labels (N) or numbers (N, m), got shape {target.shape}")
     classes, place = np.unique(target, return_inverse=True)
     if len(classes) < 2:
         raise ValueError(f"y: expected two classes or more, got {classes.tolist()}")

@@ -154,7 +154,7 @@ class SubsetExplainer(BaseEstimator):  # type: ignore[misc]
 
         Arguments:
             X: Numbers `(N, n)`, images `(N, H, W)` or `(N, C, H, W)`, or, with a padding, integer tokens `(N, L)`.
-            y: Labels `(N)`, or numbers with fractions `(N)` or `(N, m)`; where there is a model, None.
+            y: Labels `(N)`, or floats `(N)` or `(N, m)` with fractions or of over 20 values; None with a model.
         """
         device = device_of(self.device)
         saved = None if self.checkpoint is None else load(self.checkpoint)

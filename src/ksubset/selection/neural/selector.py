@@ -60,8 +60,8 @@ class NeuralSubsetSelector(SupportMixin, BaseEstimator):  # type: ignore[misc]
     Arguments:
         n_features_to_select: Columns to keep, k; of `feature_groups` the number of groups.
         task: "classification", "regression" or "reconstruction", of all columns from those that are kept, which needs
-            no y. None takes reconstruction if there is no y, regression if y has fractions, and classification
-            otherwise.
+            no y. None takes reconstruction if there is no y, regression if y is of floats with fractions, or with more
+            than 20 values, and classification otherwise.
         module: The network: a module that maps `(N, n)` inputs, 0 where a column is masked, to `(N, outputs)`, which
             is copied; or a function that makes one of (n, outputs). Outputs are one for each class or label (of
             several targets the classes of the first come first), target, or, in a reconstruction, column. None is a

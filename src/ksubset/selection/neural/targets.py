@@ -12,6 +12,7 @@ from sklearn.utils.multiclass import check_classification_targets, type_of_targe
 from torch import Tensor
 from torch.nn import functional
 
+from ksubset.selection.arguments import are_classes
 from ksubset.selection.neural.batches import Scaling
 
 __all__ = ["Data", "Target", "target_of", "task_of"]
@@ -164,7 +165,7 @@ def task_of(task: Any, target: Any) -> str:
         return str(task)
     if target is None:
         return "reconstruction"
-    return "regression" if type_of_target(target, input_name="y").startswith("continuous") else "classification"
+    return "classification" if are_classes(target, 'task="regression" predicts numbers') else "regression"
 
 
 def target_of(task: str, target: NDArray[Any], weights: NDArray[np.float64]) -> Target:
