@@ -299,6 +299,12 @@ class FeatureGroups:
         return np.sort(np.array([column for group in groups for column in self._members[group]], dtype=np.int64))
 
     @property
+    def always_kept(self) -> NDArray[np.int64]:
+        """Columns that are in every subset, ascending."""
+        members = [self._members[group] for group in self.always.tolist()]
+        return np.sort(np.concatenate([np.zeros(0, dtype=np.int64), *members]))
+
+    @property
     def least(self) -> int:
         """Groups in the smallest subset."""
         return max(1, len(self.always))

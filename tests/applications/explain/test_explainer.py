@@ -4,10 +4,17 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+import polars as pl
 import pytest
 import torch
 from numpy.typing import NDArray
 from sklearn.base import clone
+from sklearn.compose import make_column_transformer
+from sklearn.datasets import load_breast_cancer
+from sklearn.ensemble import RandomForestClassifier
+from sklearn.linear_model import LogisticRegression
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
 from torch import nn
 
 from ksubset import SIMPLE, GumbelTopK, Hybrid, LeaveOneOut, SlopeAtMean
@@ -405,8 +412,31 @@ def test_whole_floats_of_many_values_are_numbers() -> None:
     X = rng.standard_normal((200, 4))
     y = (100 * X[:, 1]).round()
     short = {"surrogate_steps": 2, "steps": 2, "device": "cpu", "random_state": 0}
-    assert SubsetExplainer(None, 1, **short).fit(X, y).predict(X).shape == (200, 1)
+    assert SubsetExplainer(None, 1, **short).fit(X, y).predict(X, np.ones(X.shape, bool)).shape == (200, 1)
     with pytest.warns(
         UserWarning, match=r"y: \d+ different integers are taken for classes; as floats they are numbers"
     ):
         SubsetExplainer(None, 1, **short).fit(X, y.astype(int))
+
+
+@pytest.mark.parametrize("library", ["pandas", "polars"])
+@pytest.mark.parametrize("surrogate", [True, False])
+def test_a_model_of_tables_gets_tables(library: str, surrogate: bool) -> None:
+    data = load_breast_cancer(as_frame=True)
+    X = data.data.iloc[:, :6]
+    scaled = make_column_transformer((StandardScaler(), ["mean radius", "mean area"]), remainder="passthrough")
+    model = make_pipeline(scaled, LogisticRegression(max_iter=3000)).fit(X, data.target)
+    explainer = SubsetExplainer(
+        model.predict_proba, 2, surrogate=surrogate, steps=3, surrogate_steps=3, device="cpu", random_state=0
+    )
+    rows = X if library == "pandas" else pl.from_pandas(X)
+    assert explainer.fit(rows).explain(rows).mask.sum(1).tolist() == [2] * len(X)
+
+
+def test_models_that_are_no_functions_and_numbers_that_are_no_classes() -> None:
+    X, y = load_breast_cancer(return_X_y=True)
+    forest = RandomForestClassifier(2, random_state=0).fit(X, y)
+    with pytest.raises(TypeError, match="model: expected a torch module, a function, such as predict_proba of a"):
+        SubsetExplainer(forest, 2).fit(X)
+    with pytest.raises(ValueError, match=r'model: expected outputs .* or output="values", .* got \(569,\)'):
+        SubsetExplainer(forest.predict, 2).fit(X)

@@ -22,27 +22,29 @@ class Model:
     """A torch module or a function, frozen, with answers of one kind: log-probabilities `(N, C)` or values `(N, m)`.
 
     Arguments:
-        model: A module, of which a copy is kept in 'eval' mode, or a function of arrays; both take rows of X.
+        model: A module, of which a copy is kept in 'eval' mode, or a function; both take rows of X.
         output: What it returns: one of `OUTPUTS`.
         device: Where a module is.
+        table: What rows of an array are made before a function gets them.
 
     Raises:
         TypeError: The model is neither.
         ValueError: The output is unknown.
     """
 
-    def __init__(self, model: Any, output: str, device: torch.device) -> None:
+    def __init__(self, model: Any, output: str, device: torch.device, table: Callable[[NDArray[Any]], Any]) -> None:
         if output not in OUTPUTS:
             raise ValueError(f"output: expected one of {', '.join(OUTPUTS)}, got {output!r}")
         self.output, self._device = output, device
         self._module: nn.Module | None = None
-        self._function: Callable[[NDArray[Any]], Any] = model
+        self._function, self._table = model, table
         if isinstance(model, nn.Module):
             self._module = deepcopy(model).to(device).eval().requires_grad_(requires_grad=False)
             floats = [p.dtype for p in [*self._module.parameters(), *self._module.buffers()] if p.is_floating_point()]
             self._dtype = floats[0] if floats else torch.float32
         elif not callable(model):
-            raise TypeError(f"model: expected a torch module, a function of arrays or None, got {model!r}")
+            expected = "a torch module, a function, such as predict_proba of a classifier, or None"
+            raise TypeError(f"model: expected {expected}, got {model!r}")
         self._width: int | None = None
 
     @property
@@ -62,11 +64,13 @@ class Model:
             if not isinstance(given, Tensor):
                 raise ValueError(f"model: expected a module that returns a tensor, got {type(given).__name__}")
         else:
-            given = torch.from_numpy(np.asarray(self._function(rows.cpu().numpy()), dtype=np.float64)).to(rows.device)
+            found = np.asarray(self._function(self._table(rows.cpu().numpy())), dtype=np.float64)
+            given = torch.from_numpy(found).to(rows.device)
         if given.ndim == 1 and self.output == "values":
             given = given.unsqueeze(-1)
         if given.ndim != 2 or len(given) != len(rows) or given.shape[1] < 1 + (self.output != "values"):
-            expected = "(N,) or (N, m)" if self.output == "values" else "(N, C) with two classes or more"
+            classes = '(N, C) with two classes or more, or output="values",'
+            expected = "(N,) or (N, m)" if self.output == "values" else classes
             raise ValueError(f"model: expected outputs {expected} for N = {len(rows)} rows, got {tuple(given.shape)}")
         if self._width not in (None, given.shape[1]):
             raise ValueError(f"model: expected {self._width} outputs of each row, as before, got {given.shape[1]}")

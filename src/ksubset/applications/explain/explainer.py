@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from ksubset._support.modes import default_modes
 from ksubset.applications.explain import networks
 from ksubset.applications.explain.answers import Model, targets_of, units_of
-from ksubset.applications.explain.inputs import Inputs, check_rows
+from ksubset.applications.explain.inputs import Inputs, check_rows, table_like
 from ksubset.applications.explain.training import Answer, Examples, Recipe, RowHead, Training
 from ksubset.estimators import Estimator, LeaveOneOut
 from ksubset.search.arguments import check_integer, check_positive
@@ -65,8 +65,8 @@ class SubsetExplainer(BaseEstimator):  # type: ignore[misc]
     the model for each row of `fit`; or from the model itself, on rows with a baseline in place of what is masked.
 
     Arguments:
-        model: What is explained: a torch module, of which a copy is kept, or any function of arrays; both map rows of
-            X to `(N, C)`, or values `(N)`. None explains the labels that `fit` is given.
+        model: What is explained: a torch module, of which a copy is kept, or any function of arrays, or of tables like
+            X; both map rows of X to `(N, C)`, or values `(N)`. None explains the labels that `fit` is given.
         k: Items to choose of each row, those with fewer keep all.
         output: What the model returns: "probabilities", "logits" or "values".
         surrogate: True trains a surrogate, a perceptron, convolutions or an embedding; or a module of the masked rows
@@ -163,7 +163,7 @@ class SubsetExplainer(BaseEstimator):  # type: ignore[misc]
         recipe, estimator = self._recipe(seed), self._estimator()
         rows = check_rows(X, self.padding)
         inputs = self._new_inputs(X, rows)
-        model, wanted, classes = self._wanted(rows, y, estimator, device)
+        model, wanted, classes = self._wanted(X, rows, y, estimator)
         values = self.output == "values" if model is not None else classes is None
         units = units_of(wanted.to(device)) if values else None
         examples = Examples(
@@ -311,11 +311,7 @@ class SubsetExplainer(BaseEstimator):  # type: ignore[misc]
         return inputs
 
     def _wanted(
-        self,
-        rows: NDArray[Any],
-        y: Any,
-        estimator: Estimator | Callable[[float], Estimator],
-        device: torch.device,
+        self, X: Any, rows: NDArray[Any], y: Any, estimator: Estimator | Callable[[float], Estimator]
     ) -> tuple[Model | None, Tensor, NDArray[Any] | None]:
         """The model, the answers to be preserved, and the classes of labels."""
         if self.model is None:
@@ -328,7 +324,7 @@ class SubsetExplainer(BaseEstimator):  # type: ignore[misc]
             return None, *targets_of(y, rows)
         if y is not None:
             raise ValueError("y: expected None, as the answers of the model are explained; labels need model=None")
-        model = Model(self.model, self.output, device)
+        model = Model(self.model, self.output, device_of(self.device), table_like(X))
         given = estimator if isinstance(estimator, Estimator) else estimator(0.0)
         if self.surrogate is False and given.needs_gradient and not model.differentiable:
             raise ValueError(

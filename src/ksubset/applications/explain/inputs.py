@@ -1,6 +1,7 @@
 """What is explained: rows of numbers, images or tokens, their items, and rows with only some of them."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -11,7 +12,7 @@ from torch import Tensor
 from ksubset.search.arguments import check_integer
 from ksubset.selection.groups import FeatureGroups
 
-__all__ = ["Inputs", "check_rows", "patches"]
+__all__ = ["Inputs", "check_rows", "patches", "table_like"]
 
 _CLIP = 5.0
 
@@ -62,6 +63,17 @@ def check_rows(value: Any, padding: int | None) -> NDArray[Any]:
     # those of pandas.
     dtype = np.dtype(np.float64) if rows.itemsize > 8 else rows.dtype.newbyteorder("=")
     return np.require(rows, dtype, ["C", "W"])
+
+
+def table_like(data: Any) -> Callable[[NDArray[Any]], Any]:
+    """A function that makes rows `(N, n)` a table with the columns of data, if that is one of pandas or polars."""
+    kind: Any = type(data)
+    library = kind.__module__.partition(".")[0]
+    if library == "pandas":
+        return partial(kind, columns=data.columns)
+    if library == "polars":
+        return partial(kind, schema=data.columns)
+    return np.asarray
 
 
 class Inputs:

@@ -15,7 +15,7 @@ from sklearn.exceptions import FitFailedWarning
 
 from ksubset.search.arguments import is_integer
 from ksubset.selection._sklearn import check_method_params
-from ksubset.selection.groups import FeatureGroups, SubsetSpace, take_rows
+from ksubset.selection.groups import FeatureGroups, SubsetSpace, take_columns, take_rows
 from ksubset.selection.wrapper import results
 from ksubset.selection.wrapper.cache import ScoreCache, ScoreStore, identity
 from ksubset.selection.wrapper.delegation import classifies, regresses
@@ -108,6 +108,14 @@ class Problem:
             self, data=take_rows(self.data, rows), target=None if self.target is None else self.target[rows],
             fit_params=fit_params, score_params=score_params, split_params=split_params,
         )  # fmt: skip
+
+    def fitted(self, columns: NDArray[np.int64]) -> Any:
+        """A clone of the model, fitted to these columns of all rows."""
+        more = {} if self.column_params is None else self.column_params(columns)
+        targets = () if self.target is None else (self.target,)
+        model = clone(self.estimator)
+        model.fit(take_columns(self.data, columns), *targets, **self.fit_params, **more)
+        return model
 
     def search(self, part: str = "search") -> Found:
         """Search sizes one by one, until a callback or an interrupt ends it.

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.base import BaseEstimator, MetaEstimatorMixin, clone
+from sklearn.base import BaseEstimator, MetaEstimatorMixin
 from sklearn.metrics import check_scoring
 from sklearn.model_selection import check_cv
 from sklearn.utils.validation import check_is_fitted
@@ -19,9 +19,10 @@ from ksubset.search.arguments import check_integer, check_positive, is_integer, 
 from ksubset.selection._sklearn import check_feature_names_in
 from ksubset.selection.arguments import check_target, positions, seed_of
 from ksubset.selection.co_inclusion import CoInclusion, as_good_as_the_best, co_inclusion
-from ksubset.selection.groups import FeatureGroups, is_dataframe, take_columns
+from ksubset.selection.groups import FeatureGroups
 from ksubset.selection.substitutes import Substitute, substitutes
 from ksubset.selection.wrapper import results
+from ksubset.selection.wrapper.acceptance import check_columns_by_name, is_all_numbers
 from ksubset.selection.wrapper.cache import ScoreStore
 from ksubset.selection.wrapper.delegation import DelegatingMixin, classifies, tags_of
 from ksubset.selection.wrapper.evaluation import FitLimits, shuffles_anew, with_seed
@@ -183,6 +184,7 @@ class KSubsetSelector(DelegatingMixin, MetaEstimatorMixin, BaseEstimator):  # ty
         """
         data, target = self._check_data(X, y)
         problem, outer = self._problem(data, target, params)
+        self._ask_the_model(problem)
         found = problem.search()
         problem = replace(problem, seed=(found.seed, found.seed))
         searches = [found]
@@ -208,10 +210,7 @@ class KSubsetSelector(DelegatingMixin, MetaEstimatorMixin, BaseEstimator):  # ty
         self.n_features_ = int(kept.support.sum())
         self.n_fits_ = sum(result.n_fits for search in [*searches, *nulls] for result in search.results)
         self.path_, self.cv_results_ = results.path(found.results), results.cv_results(found.results)
-        targets = () if target is None else (target,)
-        self.estimator_ = clone(self.estimator)
-        more = {} if self.column_params is None else self.column_params(np.flatnonzero(self.support_))
-        self.estimator_.fit(self._selected(data), *targets, **problem.fit_params, **more)
+        self.estimator_ = problem.fitted(np.flatnonzero(self.support_))
         return self
 
     def co_inclusion(self, *, max_columns: int = 30) -> CoInclusion:
@@ -328,20 +327,16 @@ class KSubsetSelector(DelegatingMixin, MetaEstimatorMixin, BaseEstimator):  # ty
                 name = type(self.estimator).__name__
                 raise ValueError(f"y: {name} requires y to be passed, but the target y is None")
             return data, None
-        target = check_target(target, data)
-        self._ask_the_model(data, target)
-        return data, target
+        return data, check_target(target, data)
 
-    def _ask_the_model(self, data: Any, target: Any) -> None:
+    def _ask_the_model(self, problem: Problem) -> None:
         """Let the model itself refuse what is missing, infinite or of any type, whatever its tags say: in one fit."""
+        names = getattr(self, "feature_names_in_", np.zeros(0))
+        check_columns_by_name(self.estimator, names[problem.groups.always_kept] if len(names) else ())
         self._takes_missing = False
-        if is_dataframe(data) or self.__sklearn_tags__().input_tags.allow_nan:
-            return
-        values = data.data if hasattr(data, "tocsc") else data
-        if values.dtype.kind != "O" and (values.dtype.kind != "f" or np.isfinite(values).all()):
-            return
-        clone(self.estimator).fit(take_columns(data, self._feature_groups(data).columns), target)
-        self._takes_missing = True
+        if not is_all_numbers(problem.data):
+            problem.fitted(problem.groups.columns)
+            self._takes_missing = True
 
     @property
     def _is_auto(self) -> bool:
