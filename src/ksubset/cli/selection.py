@@ -126,7 +126,7 @@ def select(
         say(console, f"dropped: {table.dropped} rows without a target")
     for how in dict.fromkeys(table.suspects.values()):
         names = [name for name, seems in table.suspects.items() if seems == how]
-        say(messages, f"warning: {_listed(names)} {how}; --exclude leaves a column out")
+        say(messages, f"warning: {_listed(names)}{':' * (len(names) > 1)} {how}; --exclude leaves a column out")
     with (
         bar(messages, "search", max_evaluations, "fit") as advance,
         one_thread(),

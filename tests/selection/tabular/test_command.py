@@ -234,6 +234,11 @@ def test_what_looks_like_an_id_is_named(data: Path) -> None:
         (["--task", "ranking"], "task: expected one of classification, regression, got 'ranking'"),
         (["--task", "regression"], "task: expected classification, as 'y' is text, got regression"),
         (["--scoring", "magic"], "scoring: expected a scorer of scikit-learn, such as 'roc_auc' or 'r2', got 'magic'"),
+        (["--scoring", "r2"], "scoring: expected a scorer of classes, such as 'roc_auc', as the target has"),
+        (
+            ["--target", "price", "--scoring", "accuracy"],
+            "scoring: expected a scorer of numbers, such as 'r2', as the t",
+        ),
         (["--jobs", "0"], "jobs: expected 1 or more, or -1 for as many as there are cores, got 0"),
         (["--test-share", "0"], "test_share: expected a number above 0 and below 1, got 0.0"),
         (["--test-share", "0.001"], "test_share: expected a fraction that holds out as many rows as there are classes"),

@@ -20,6 +20,7 @@ from sklearn.model_selection import (
 )
 from threadpoolctl import threadpool_limits
 
+from ksubset.selection._sklearn import scores_numbers
 from ksubset.selection.stability import Stability, stability
 from ksubset.selection.tabular import chance
 from ksubset.selection.tabular.types import Table, check_names
@@ -110,6 +111,11 @@ def select(
         raise ValueError(f"k: expected {least} to {most}, the number of columns, got {', '.join(map(str, k))}")
     if scoring is not None and scoring not in get_scorer_names():
         raise ValueError(f"scoring: expected a scorer of scikit-learn, such as 'roc_auc' or 'r2', got {scoring!r}")
+    if scoring is not None and scores_numbers(scoring) != (table.classes is None):
+        wanted = "numbers, such as 'r2'" if table.classes is None else "classes, such as 'roc_auc'"
+        raise ValueError(
+            f"scoring: expected a scorer of {wanted}, as the target has (task says which), got {scoring!r}"
+        )
     if jobs == 0 or jobs < -1:
         raise ValueError(f"jobs: expected 1 or more, or -1 for as many as there are cores, got {jobs}")
     search, test = _split(table, cv, test_share, seed)
