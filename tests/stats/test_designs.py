@@ -2,6 +2,7 @@ import itertools
 
 import numpy as np
 import pandas as pd
+import polars as pl
 import pytest
 import torch
 from oracle import z_limit
@@ -136,6 +137,8 @@ def test_what_is_no_design() -> None:
         design.total([1.0, 2.0], [0.5, 1])
     with pytest.raises(TypeError, match="df must be a pandas DataFrame"):
         pps_sample([1, 2], 1, [1, 1])  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match="df must be a pandas DataFrame, got polars DataFrame"):
+        pps_sample(pl.DataFrame({"people": [4, 3]}), 1, "people")  # type: ignore[arg-type]
     towns = pd.DataFrame({"people": [4, 3, 2, 1]}, index=list("abcd"))
     with pytest.raises(ValueError, match="weights must have the index of df"):
         pps_sample(towns, 2, towns["people"].sort_values())

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from ksubset.distributions import KSubset
 from ksubset.numerics.joint import joint_of_items
-from ksubset.stats.data import array, check_rows, column_of, numbers
+from ksubset.stats.data import array, check_rows, column_of, kind, numbers
 
 __all__ = ["SampleEstimate", "SamplingDesign", "pps_sample"]
 
@@ -230,7 +230,7 @@ def pps_sample(df: pd.DataFrame, k: int, weights: Any, random_state: int | None 
         2
     """
     if not isinstance(df, pd.DataFrame):
-        raise TypeError(f"df must be a pandas DataFrame, got {type(df).__name__}")
+        raise TypeError(f"df must be a pandas DataFrame, got {kind(df)}")
     check_rows(df.index, "df", weights=weights)
     sizes = numbers(column_of(df, weights, "weights"), "weights", len(df))
     return df.iloc[SamplingDesign.from_sizes(sizes, k).sample(random_state)]
