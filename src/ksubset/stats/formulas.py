@@ -91,9 +91,10 @@ def by_formula(formula: str, data: pd.DataFrame) -> tuple[pd.Series, pd.DataFram
         raise ValueError(_refused("data", error)) from error
     except formulaic.errors.FormulaicError as error:
         raise ValueError(f"the formula {formula!r} cannot be read, or not with this data: {error}") from error
-    left, right = (getattr(matrices, side, None) for side in ("lhs", "rhs"))
+    sides: list[Any] = [getattr(matrices, side, None) for side in ("lhs", "rhs")]
+    left, right = sides
     # Several parts of a side are no matrix.
-    if not all(isinstance(side, formulaic.ModelMatrix) for side in (left, right)) or pd.DataFrame(left).shape[1] != 1:
+    if not all(isinstance(side, formulaic.ModelMatrix) for side in sides) or pd.DataFrame(left).shape[1] != 1:
         raise ValueError(f"the formula must be 'outcome ~ covariates' with one outcome of 0 and 1, got {formula!r}")
     spec = right.model_spec
     found = {source: _names(spec, source, known) for source, known in (("data", data.columns), ("context", context))}
