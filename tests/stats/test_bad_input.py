@@ -283,6 +283,8 @@ def test_arguments_of_fit_and_predict(made: dict[str, Any]) -> None:
     results = model.fit()
     with pytest.raises(ValueError, match=r"columns \['dose', 'age'\], got \['age'\]"):
         results.predict(made["x"][["age"]], made["group"])
+    with pytest.raises(ValueError, match=r"columns \['dose', 'age'\], got \['dose', 'age', 'name'\]"):
+        results.predict(made["x"].assign(name="Ann"), made["group"])
     with pytest.raises(ValueError, match="cases must be an integer between 0 and the smallest stratum's 5 rows"):
         results.predict(made["x"], made["group"], cases=6)
     with pytest.raises(ValueError, match="groups must be given with exog"):

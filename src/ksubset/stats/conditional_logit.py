@@ -62,7 +62,7 @@ class ConditionalLogit:
     _covariates: Covariates | None = None
 
     def __init__(self, endog: Any, exog: Any, groups: Any, *, weights: Any = None, offset: Any = None) -> None:
-        x, self._names, self._index, _ = reading.columns(exog)
+        x, self._names, self._index = reading.columns(exog)
         reading.check_rows(self._index, "exog", endog=endog, groups=groups, weights=weights, offset=offset)
         n = len(x)
         y = reading.events(endog, "endog", n)

@@ -84,7 +84,7 @@ class CoxPH:
     ) -> None:
         if ties not in _METHODS:
             raise ValueError(f"ties must be one of {sorted(_METHODS)}, got {ties!r}")
-        x, self._names, self._index, _ = reading.columns(exog)
+        x, self._names, self._index = reading.columns(exog)
         rows = {"time": time, "event": event, "entry": entry, "strata": strata, "weights": weights, "offset": offset}
         reading.check_rows(self._index, "exog", **rows)
         n = len(x)

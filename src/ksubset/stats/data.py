@@ -21,12 +21,11 @@ _LARGEST = 2**53
 
 
 class Columns(NamedTuple):
-    """Covariates `(n, p)`, their names, the index of their rows if they have one, and whether names were given."""
+    """Covariates `(n, p)`, their names, and the index of their rows if they have one."""
 
     values: Array
     names: list[str]
     rows: pd.Index | None
-    named: bool
 
 
 def columns(exog: Any) -> Columns:
@@ -37,8 +36,7 @@ def columns(exog: Any) -> Columns:
         ValueError: The shape is another one, values are missing or infinite, or names occur twice.
     """
     index = exog.index if isinstance(exog, pd.DataFrame | pd.Series) else None
-    named = table(exog)
-    frame = exog.to_frame() if isinstance(exog, pd.Series) else named
+    frame = exog.to_frame() if isinstance(exog, pd.Series) else table(exog)
     if frame is None:
         values = array(exog)
         if values.ndim not in {1, 2}:
@@ -51,7 +49,7 @@ def columns(exog: Any) -> Columns:
     if len(set(names)) < len(names):
         raise ValueError(f"the columns of exog must have different names, got {names}")
     read = [_as_floats(frame.iloc[:, j], f"exog column {name!r}") for j, name in enumerate(names)]
-    return Columns(np.stack(read, 1), names, index, named is not None)
+    return Columns(np.stack(read, 1), names, index)
 
 
 def kind(value: Any) -> str:
@@ -77,12 +75,14 @@ def table(data: Any) -> pd.DataFrame | None:
 
 def matching_columns(exog: Any, names: list[str]) -> Columns:
     """Read covariates of new rows, in the model's order; ValueError where they are not those of the model."""
-    new = columns(exog)
-    if len(new.names) != len(names) or (new.named and set(new.names) != set(names)):
-        raise ValueError(f"exog must have the columns {names}, got {new.names}")
-    if not new.named:
-        return new
-    return new._replace(values=new.values[:, [new.names.index(name) for name in names]], names=names)
+    frame = table(exog)
+    # Columns that are too many need not be numbers.
+    given = columns(exog).names if frame is None else [str(name) for name in frame.columns]
+    if len(given) != len(names) or (frame is not None and set(given) != set(names)):
+        raise ValueError(f"exog must have the columns {names}, got {given}")
+    values, found, rows = columns(exog)
+    order = range(len(names)) if frame is None else [found.index(name) for name in names]
+    return Columns(values[:, order], names, rows)
 
 
 def check_rows(index: pd.Index | None, what: str, **given: Any) -> None:

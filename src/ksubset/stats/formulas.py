@@ -125,7 +125,7 @@ def new_rows(
     """
     data = None if covariates is None else table(exog)
     if covariates is None or data is None:
-        x, _, index, _ = matching_columns(exog, names)
+        x, _, index = matching_columns(exog, names)
     else:
         x = matching_columns(covariates.of(data), names).values
         index = exog.index if isinstance(exog, pd.DataFrame) else None
