@@ -98,6 +98,24 @@ def test_against_enumeration(case: tuple[Callable[[Tensor], Any], Tensor], logit
         torch.testing.assert_close(found, right, rtol=1e-9, atol=1e-13)
 
 
+def test_subsets_of_sizes_that_differ_by_row_are_not_listed() -> None:
+    several = torch.tensor([2, 1])
+    with pytest.raises(ValueError, match=r"enumerate_support needs one k for the whole batch, got \[1, 2\]"):
+        AtMostKSubset(several, torch.zeros(2, 4)).enumerate_support()
+    with pytest.raises(ValueError, match=r"enumerate_support needs one low for the whole batch, got \[1, 2\]"):
+        AtMostKSubset(3, torch.zeros(2, 4), low=several).enumerate_support()
+    same = AtMostKSubset(torch.tensor([2, 2]), torch.zeros(2, 4), low=1).enumerate_support()
+    expected = AtMostKSubset(2, torch.zeros(4), low=1).enumerate_support()
+    torch.testing.assert_close(same, expected[:, None].expand(-1, 2, -1))
+
+
+def test_what_is_no_subset_is_said() -> None:
+    with pytest.raises(ValueError, match=r"within the support \(vectors of zeros and ones, with low to k ones\)"):
+        AtMostKSubset(2, torch.zeros(4)).log_prob(torch.ones(4))
+    with pytest.raises(ValueError, match=r"\(vectors of zeros and ones, with low to k ones in each group\)"):
+        PartitionedKSubset([0, 0, 1, 1], 1, torch.zeros(4)).log_prob(torch.ones(4))
+
+
 def test_outside_of_the_support(case: tuple[Callable[[Tensor], Any], Tensor]) -> None:
     make, z = case
     inside = {tuple(row) for row in z.tolist()}
@@ -375,6 +393,12 @@ def test_a_million_items_in_under_a_second(what: str, one_thread: None) -> None:
         (lambda: PartitionedKSubset([0, 0, 2, 2], 1, torch.zeros(4)), ValueError, "groups must be numbered from 0"),
         (lambda: PartitionedKSubset([0, 0, -1, 1], 1, torch.zeros(4)), ValueError, "groups must be numbered from 0"),
         (lambda: PartitionedKSubset([0.5] * 4, 1, torch.zeros(4)), TypeError, "groups must be integers"),
+        (
+            lambda: PartitionedKSubset(["a", "b"], 1, torch.zeros(2)),  # type: ignore[list-item]
+            TypeError,
+            "groups must be integers, got ['a', 'b']",
+        ),
+        (lambda: PartitionedKSubset([0, 0], None, torch.zeros(2)), TypeError, "k must be integers, got None"),  # type: ignore[arg-type]
         (
             lambda: PartitionedKSubset([0, 0, 1, 1], [1, 3], torch.zeros(4)),
             ValueError,

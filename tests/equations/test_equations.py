@@ -7,6 +7,8 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
+import pandas as pd
+import polars as pl
 import pytest
 from numpy.typing import NDArray
 from scipy.integrate import quad, solve_ivp
@@ -284,6 +286,28 @@ def test_other_functions() -> None:
     found = discover_equations(x, t, [1, 2], library=library, variables=["a", "v"])
     close(coefficients(found), [{"v": 1}, {"sin(a)": -1, "v |v|": -0.1}], 1e-5)
     assert str(found) == "a' = 1.000 v\nv' = -1.000 sin(a) - 0.1000 v |v|"
+
+
+def test_data_frames_name_the_variables() -> None:
+    t = np.linspace(0, 10, 401)
+    x = np.exp(-0.1 * t)[:, None] * np.stack([np.cos(2 * t), np.sin(2 * t)], 1)
+    expected = "prey' = -0.1000 prey - 2.000 hunters\nhunters' = 2.000 prey - 0.1000 hunters"
+    frame = pd.DataFrame(x, columns=["prey", "hunters"])
+    for states in (frame, pl.from_pandas(frame), [frame, x], [frame, pl.from_pandas(frame)]):
+        found = discover_equations(states, t, 2)
+        assert repr(found) == str(found) == expected
+    assert discover_equations(frame, t, 2, variables=["a", "b"]).variables == ("a", "b")
+    assert discover_equations(pd.DataFrame(x), t, 2).variables == ("x", "y")
+    with pytest.raises(ValueError, match=r"same columns, got \['prey', 'hunters'\] and \['hunters', 'prey'\]"):
+        discover_equations([frame, frame[["hunters", "prey"]]], t, 2)
+    with pytest.raises(ValueError, match=r"variables: expected 2 distinct names, got \('prey', 3\)"):
+        discover_equations(frame.set_axis(["prey", 3], axis=1), t, 2)
+
+
+def test_the_columns_of_a_field_are_points() -> None:
+    t, points = np.linspace(0, 2, 101), np.linspace(0, 6, 121)
+    waves = pd.DataFrame(np.sin(points - t[:, None]) + np.sin(2 * (points - t[:, None])), columns=map(str, points))
+    assert discover_equations(waves, t, 1, space=points).variables == ("u",)
 
 
 def test_units_do_not_matter() -> None:

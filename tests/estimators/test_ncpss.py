@@ -1,5 +1,6 @@
 import math
 
+import numpy as np
 import pytest
 import torch
 from oracle import z_limit
@@ -72,10 +73,21 @@ def test_a_size_for_each_row() -> None:
     torch.testing.assert_close(z.sum(-1).mean(0), size, atol=0.1, rtol=0)
 
 
+@pytest.mark.parametrize("size", [3, 3.0, np.float32(3), np.int64(3)])
+def test_a_size_that_is_a_number(size: float) -> None:
+    drawn, expected = (
+        NCPSS(size=given).sample(KSubset(1, torch.zeros(8)), 100, torch.Generator().manual_seed(0))
+        for given in (size, torch.tensor(3.0))
+    )
+    torch.testing.assert_close(drawn, expected)
+
+
 @pytest.mark.parametrize(
     ("arguments", "error", "message"),
     [
-        ({"size": 3}, TypeError, "size must be a floating-point tensor or None, got 3"),
+        ({"size": "3"}, TypeError, "size must be a number, a floating-point tensor or None, got '3'"),
+        ({"size": True}, TypeError, "size must be a number, a floating-point tensor or None, got True"),
+        ({"size": torch.tensor(3)}, TypeError, r"a floating-point tensor or None, got tensor\(3"),
         ({"rounds": 0}, ValueError, "rounds must be 1 or more, got 0"),
         ({"rounds": 1.5}, TypeError, "rounds must be an integer, got 1.5"),
     ],

@@ -58,8 +58,9 @@ def test_tables_of_other_libraries_keep_the_names_of_their_columns(made: dict[st
         of_rows = {"groups": made["group"]} if model is logit else {}
         new = expected.predict(table, **of_rows)
         np.testing.assert_array_equal(new, expected.predict(made["x"], **of_rows))
-        with pytest.raises(ValueError, match=r"must have the columns \['dose', 'age'\], got \['age', 'dose'\]"):
-            found.predict(swapped, **of_rows)
+        pd.testing.assert_series_equal(found.predict(swapped, **of_rows), new)
+        with pytest.raises(ValueError, match=r"must have the columns \['dose', 'age'\], got \['dose', 'years'\]"):
+            found.predict(library(made["x"].rename(columns={"age": "years"})), **of_rows)
     dates = pd.DataFrame({"visit": pd.date_range("2020-01-01", periods=ROWS)})
     with pytest.raises(TypeError, match="exog column 'visit' must be numeric, got"):
         logit(made, x=library(dates))
@@ -282,6 +283,8 @@ def test_arguments_of_fit_and_predict(made: dict[str, Any]) -> None:
     results = model.fit()
     with pytest.raises(ValueError, match=r"columns \['dose', 'age'\], got \['age'\]"):
         results.predict(made["x"][["age"]], made["group"])
+    with pytest.raises(ValueError, match=r"columns \['dose', 'age'\], got \['dose', 'age', 'name'\]"):
+        results.predict(made["x"].assign(name="Ann"), made["group"])
     with pytest.raises(ValueError, match="cases must be an integer between 0 and the smallest stratum's 5 rows"):
         results.predict(made["x"], made["group"], cases=6)
     with pytest.raises(ValueError, match="groups must be given with exog"):
@@ -309,8 +312,10 @@ def test_formulas(made: dict[str, Any]) -> None:
         with pytest.raises(ValueError, match="one outcome of 0 and 1"):
             CoxPH.from_formula(formula, "event", data)
     data.loc[4, "dose"] = np.nan
-    with pytest.raises(ValueError, match=r"`dose` contains null values .* \(dropna\)"):
+    with pytest.raises(ValueError, match=r"`dose` contains null values after evaluation; leave rows .* \(dropna\)$"):
         CoxPH.from_formula("time ~ dose", "event", data)
+    with pytest.raises(TypeError, match="data must be a pandas DataFrame, got polars DataFrame"):
+        CoxPH.from_formula("time ~ dose", "event", pl.DataFrame({"time": [1]}))  # type: ignore[arg-type]
     with pytest.raises(TypeError, match="data must be a pandas DataFrame"):
         ConditionalLogit.from_formula("y ~ dose", "g", {"y": [1]})  # type: ignore[arg-type]
 

@@ -2,6 +2,7 @@ import itertools
 
 import numpy as np
 import pandas as pd
+import polars as pl
 import pytest
 import torch
 from oracle import z_limit
@@ -37,7 +38,7 @@ def test_samples_have_the_inclusion_probabilities() -> None:
     number = 4000
     counts = np.zeros(6)
     for seed in range(number):
-        units = design.sample(seed)
+        units = design.sample(random_state=seed)
         assert len(units) == 3
         assert (np.diff(units) > 0).all()
         counts[units] += 1
@@ -62,13 +63,13 @@ def test_units_that_must_be_taken() -> None:
     design = SamplingDesign.from_sizes([100, 5, 3, 2, 0, 0], 3)
     np.testing.assert_allclose(design.inclusion_probabilities, [1, 1, 0.6, 0.4, 0, 0], atol=1e-12)
     assert design.certain.tolist() == [0, 1]
-    assert all(set(design.sample(seed)) in ({0, 1, 2}, {0, 1, 3}) for seed in range(20))
-    assert SamplingDesign.from_sizes([3, 2, 1, 0], 3).sample(0).tolist() == [0, 1, 2]
+    assert all(set(design.sample(random_state=seed)) in ({0, 1, 2}, {0, 1, 3}) for seed in range(20))
+    assert SamplingDesign.from_sizes([3, 2, 1, 0], 3).sample(random_state=0).tolist() == [0, 1, 2]
     assert SamplingDesign.from_sizes([1.0] * 7, 7).certain.tolist() == list(range(7))
     # In proportion to size, the estimate of the total of the sizes is always right.
     x = np.random.default_rng(0).lognormal(size=3000)
     design = SamplingDesign.from_sizes(x, 40)
-    units = design.sample(1)
+    units = design.sample(random_state=1)
     assert design.total(x[units], units).value == pytest.approx(x.sum(), rel=1e-9)
     assert design.total(x[units], units).standard_error < 1e-6 * x.sum()
 
@@ -78,7 +79,7 @@ def test_rows_of_a_data_frame() -> None:
     design = SamplingDesign.from_sizes(towns["people"], 2)
     np.testing.assert_allclose(design.inclusion_probabilities, [0.8, 0.6, 0.4, 0.2], rtol=1e-10)
     drawn = pps_sample(towns, 2, "people", random_state=3)
-    assert drawn.index.tolist() == towns.index[design.sample(3)].tolist()
+    assert drawn.index.tolist() == towns.index[design.sample(random_state=3)].tolist()
     assert drawn.equals(pps_sample(towns, 2, [4, 3, 2, 1], random_state=3))
     # One after the other, as DataFrame.sample draws.
     p = np.array([0.4, 0.3, 0.2, 0.1])
@@ -92,7 +93,6 @@ def test_tensors_are_arrays() -> None:
     np.testing.assert_array_equal(design.inclusion_probabilities, expected.inclusion_probabilities)
     design, expected = (SamplingDesign(x) for x in (torch.from_numpy(sizes / 5), sizes / 5))
     np.testing.assert_array_equal(design.inclusion_probabilities, expected.inclusion_probabilities)
-    assert design.sample(np.int64(3)).tolist() == design.sample(3).tolist()
     assert design.joint_inclusion_probabilities([]).shape == (0, 0)
     with pytest.raises(ValueError, match=r"one dimension, got shape \(1, 2\)"):
         SamplingDesign(torch.tensor([[0.5, 0.5]]))
@@ -105,6 +105,37 @@ def test_sizes_of_all_magnitudes() -> None:
         ([1e308, 1e308, 1e308, 5e-324], [2 / 3, 2 / 3, 2 / 3, 0]),
     ):
         np.testing.assert_allclose(SamplingDesign.from_sizes(sizes, 2).inclusion_probabilities, expected, rtol=1e-9)
+
+
+def test_seeds_and_generators() -> None:
+    towns = pd.DataFrame({"people": np.arange(1, 41)})
+    design = SamplingDesign.from_sizes(towns["people"], 10)
+    expected = design.sample(random_state=3).tolist()
+    assert design.sample(random_state=np.int64(3)).tolist() == expected
+    assert len(design.sample(random_state=2**64 - 1)) == 10
+    for make in (np.random.default_rng, np.random.RandomState):
+        rng = make(0)
+        drawn = [design.sample(random_state=rng).tolist(), pps_sample(towns, 10, "people", rng).index.tolist()]
+        assert drawn[0] != drawn[1]
+        assert drawn[0] == design.sample(random_state=make(0)).tolist()
+    torch.manual_seed(7)
+    drawn = [design.sample().tolist() for _ in range(2)]
+    torch.manual_seed(7)
+    assert drawn == [design.sample(random_state=None).tolist() for _ in range(2)]
+    # As a number of samples it would have been a seed.
+    with pytest.raises(TypeError, match="positional"):
+        design.sample(5)  # type: ignore[misc]
+    for wrong in ("3", 1.0, True, torch.Generator(), [1]):
+        for draw in (design.sample, lambda random_state: pps_sample(towns, 2, "people", random_state)):
+            with pytest.raises(TypeError, match="random_state must be an integer, a generator of NumPy or None, got"):
+                draw(random_state=wrong)
+    for beyond in (-1, 2**64):
+        with pytest.raises(ValueError, match=rf"random_state must be between 0 and 2\*\*64 - 1, got {beyond}"):
+            design.sample(random_state=beyond)
+
+
+def test_a_design_is_shown_in_a_line() -> None:
+    assert repr(SamplingDesign.from_sizes([4, 3, 2, 1], 2)) == "SamplingDesign(k=2, n=4)"
 
 
 def test_what_is_no_design() -> None:
@@ -136,6 +167,8 @@ def test_what_is_no_design() -> None:
         design.total([1.0, 2.0], [0.5, 1])
     with pytest.raises(TypeError, match="df must be a pandas DataFrame"):
         pps_sample([1, 2], 1, [1, 1])  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match="df must be a pandas DataFrame, got polars DataFrame"):
+        pps_sample(pl.DataFrame({"people": [4, 3]}), 1, "people")  # type: ignore[arg-type]
     towns = pd.DataFrame({"people": [4, 3, 2, 1]}, index=list("abcd"))
     with pytest.raises(ValueError, match="weights must have the index of df"):
         pps_sample(towns, 2, towns["people"].sort_values())

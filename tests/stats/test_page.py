@@ -13,7 +13,7 @@ def test_the_examples_of_the_page(
 ) -> None:
     mpl.use("agg")
     monkeypatch.chdir(tmp_path)
-    text = check_examples("statistics.md", 5, capsys)
+    text = check_examples("statistics.md", 6, capsys)
     assert (tmp_path / "statistics-ties.png").stat().st_size > 10_000
     for figure in re.findall(r"\]\((figures/.*?)\)", text):
         assert (DOCS / figure).exists()

@@ -386,12 +386,10 @@ class ConditionalBernoulli(SubsetDistribution):
         """The items of each row of a part, and how many of them there may be."""
         low, high = torch.as_tensor(part.low), torch.as_tensor(part.high)
         if part.items is None:
-            sizes = sorted({(int(a), int(b)) for a, b in zip(low.flatten(), high.flatten(), strict=True)})
-            if len(sizes) != 1:
-                raise ValueError(
-                    f"enumerate_support needs one k for the whole batch, got {sorted({a for a, _ in sizes})}"
-                )
-            yield list(range(n)), range(sizes[0][0], sizes[0][1] + 1)
+            for name, size in (("k", high), ("low", low)):
+                if len(several := size.unique().tolist()) != 1:
+                    raise ValueError(f"enumerate_support needs one {name} for the whole batch, got {several}")
+            yield list(range(n)), range(int(low.unique()), int(high.unique()) + 1)
             return
         for items, a, b in zip(part.items.tolist(), low.tolist(), high.tolist(), strict=True):
             yield [item for item in items if item < n], range(a, b + 1)

@@ -1,5 +1,6 @@
 """Subsets with a number of members in each group of items."""
 
+import reprlib
 from collections.abc import Sequence
 
 import torch
@@ -87,7 +88,10 @@ class PartitionedKSubset(ConditionalBernoulli):
 
 
 def _integers(name: str, value: int | Tensor | Sequence[int]) -> Tensor:
-    tensor = torch.as_tensor(value, device="cpu")
+    try:
+        tensor = torch.as_tensor(value, device="cpu")
+    except (TypeError, ValueError, RuntimeError) as error:
+        raise TypeError(f"{name} must be integers, got {reprlib.repr(value)}") from error
     if tensor.is_floating_point() or tensor.is_complex() or tensor.dtype == torch.bool:
         raise TypeError(f"{name} must be integers, got {tensor.dtype}")
     return tensor.long()

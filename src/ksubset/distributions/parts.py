@@ -54,6 +54,11 @@ class sized(constraints.Constraint):  # noqa: N801 - torch names its constraints
             valid = valid & (inside if part.items is None else inside.all(-1))
         return valid
 
+    def __repr__(self) -> str:
+        # Of a name in lower case torch would leave out the first letter.
+        where = "" if self.parts[0].items is None else " in each group"
+        return f"vectors of zeros and ones, with low to k ones{where}"
+
 
 def given_parameter(logits: Tensor | None, probs: Tensor | None) -> tuple[str, Tensor]:
     """Name and value of the parameter that was given; a ValueError if it is not one of them."""

@@ -10,7 +10,7 @@ from ksubset.search.arguments import check_integer
 
 __all__ = [
     "check_axes", "check_even", "check_increasing", "check_long_enough", "check_names", "check_sizes", "check_state",
-    "check_trajectories",
+    "check_trajectories", "given_names",
 ]  # fmt: skip
 
 Array = NDArray[np.float64]
@@ -37,6 +37,22 @@ def check_trajectories(x: Any, t: Any, num_axes: int) -> tuple[list[Array], list
             raise ValueError(f"x: expected trajectories of the same states, got shapes {shape} and {state.shape[1:]}")
         times.append(check_increasing("t", clock, len(state)))
     return states, times
+
+
+def given_names(x: Any) -> tuple[Any, ...] | None:
+    """Names of the columns of one trajectory, or of several; None where they have none, or numbers for names.
+
+    Raises:
+        ValueError: Trajectories have different names.
+    """
+    found = [tuple(state.columns) for state in (x if isinstance(x, list) else [x]) if hasattr(state, "columns")]
+    named = [names for names in found if any(isinstance(name, str) for name in names)]
+    if not named:
+        return None
+    for names in named:
+        if names != named[0]:
+            raise ValueError(f"x: expected trajectories of the same columns, got {list(named[0])} and {list(names)}")
+    return named[0]
 
 
 def check_state(name: str, value: Any, num_axes: int, num_variables: int | None = None) -> Array:

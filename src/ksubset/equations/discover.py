@@ -15,6 +15,7 @@ from ksubset.equations.arguments import (
     check_names,
     check_sizes,
     check_trajectories,
+    given_names,
 )
 from ksubset.equations.derivatives import Axis, along, difference_axis, half_width, least_half_width, weak_axis
 from ksubset.equations.library import Library, Term
@@ -79,7 +80,7 @@ def discover_equations(
 
     Arguments:
         x: States `(T, d)`, or of fields `(T, N_1, ..., N_m, d)`, without the last axis if d is 1; a list of arrays for
-            several trajectories, on the same grid.
+            several trajectories, on the same grid. States may be data frames with a column for each variable.
         t: Times `(T)`, increasing, for the weak form evenly spaced; a list of arrays if they differ by trajectory.
         k: Terms of each equation, one number for all or one for each; or "auto".
         space: Coordinates `(N)` along each axis of space, several as a list; None for trajectories.
@@ -89,7 +90,8 @@ def discover_equations(
             or more above the highest order of a derivative; None to read them off the spectra of the data, where noise
             begins.
         max_terms: With "auto", the most that are tried.
-        variables: Names, `(d)`; None are x, y, z, on a grid u, v, w, and x1, x2, ... if there are more.
+        variables: Names, `(d)`; None are those of the columns of a data frame, and otherwise x, y, z, on a grid u, v,
+            w, and x1, x2, ... if there are more.
         random_state: Seed of the random starts of searches that are not exhaustive.
 
     Raises:
@@ -122,8 +124,9 @@ def discover_equations(
         raise ValueError(f"form: expected 'weak' or 'strong', got {form!r}")
     num_variables = states[0].shape[-1]
     usual = ("u", "v", "w") if axes else ("x", "y", "z")
+    # On a grid, the columns of a table would be points.
     names = check_names(
-        "variables", variables,
+        "variables", given_names(x) if variables is None and not axes else variables,
         usual[:num_variables] if num_variables <= 3 else [f"x{place + 1}" for place in range(num_variables)],
     )  # fmt: skip
     space_names = ("x", "y", "z")[: len(axes)]

@@ -89,6 +89,8 @@ class Equations:
             for variable, row in zip(self.variables, self.coefficients, strict=True)
         )
 
+    __repr__ = __str__
+
     def _written(self, row: Array) -> str:
         text = ""
         for term, value in zip(self.terms, row, strict=True):

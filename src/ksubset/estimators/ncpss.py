@@ -31,12 +31,12 @@ class NCPSS(Estimator):
         https://openreview.net/forum?id=p8hMBcPtvju; the order of the rounds follows the authors' published code.
 
     Arguments:
-        size: Expected size, a tensor `()` or `(*B)` in [0, n] that may require a gradient, in place of the
-            distribution's k; a loss should then ask for small ones.
+        size: Expected size in [0, n], a number or a tensor `()` or `(*B)`, in place of the distribution's k. A tensor
+            may require a gradient, as a `Parameter` does, to learn the size; a loss should then ask for small ones.
         rounds: Draws and corrections; the default is the authors'.
 
     Raises:
-        TypeError: `size` is no floating-point tensor, or `rounds` no integer.
+        TypeError: `size` is neither a number nor a floating-point tensor, or `rounds` no integer.
         ValueError: `rounds` is below 1; or, when used, a size is outside of [0, n].
 
     Example:
@@ -50,10 +50,12 @@ class NCPSS(Estimator):
 
     needs_gradient = reparameterized = True
 
-    def __init__(self, size: Tensor | None = None, rounds: int = 5) -> None:
+    def __init__(self, size: float | Tensor | None = None, rounds: int = 5) -> None:
         super().__init__()
+        if isinstance(size, numbers.Real) and not isinstance(size, bool):
+            size = torch.tensor(float(size), dtype=torch.float64, device="cpu")
         if size is not None and not (isinstance(size, Tensor) and size.is_floating_point()):
-            raise TypeError(f"size must be a floating-point tensor or None, got {size!r}")
+            raise TypeError(f"size must be a number, a floating-point tensor or None, got {size!r}")
         if isinstance(rounds, bool) or not isinstance(rounds, numbers.Integral):
             raise TypeError(f"rounds must be an integer, got {rounds!r}")
         if rounds < 1:

@@ -8,6 +8,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from ksubset.stats import data as reading
+from ksubset.stats.formulas import Covariates, by_formula, new_rows
 from ksubset.stats.newton import Evaluation
 from ksubset.stats.results import Covariance, Estimates, Results, Summary, estimate
 from ksubset.stats.scaling import centred, scaled
@@ -58,8 +59,10 @@ class ConditionalLogit:
         [0.423, 0.155, 0.423, 0.789, 0.423, 0.789, 0.577, 0.211, 0.211]
     """
 
+    _covariates: Covariates | None = None
+
     def __init__(self, endog: Any, exog: Any, groups: Any, *, weights: Any = None, offset: Any = None) -> None:
-        x, self._names, self._index, _ = reading.columns(exog)
+        x, self._names, self._index = reading.columns(exog)
         reading.check_rows(self._index, "exog", endog=endog, groups=groups, weights=weights, offset=offset)
         n = len(x)
         y = reading.events(endog, "endog", n)
@@ -110,10 +113,16 @@ class ConditionalLogit:
         Raises:
             TypeError, ValueError: As the class says; or a column is missing.
         """
-        endog, exog = reading.by_formula(formula, data)
+        endog, exog, covariates = by_formula(formula, data)
         given = {"groups": groups, "weights": weights, "offset": offset}
         found = {name: reading.column_of(data, column, name) for name, column in given.items()}
-        return cls(endog, exog, found.pop("groups"), **found)
+        model = cls(endog, exog, found.pop("groups"), **found)
+        model._covariates = covariates
+        return model
+
+    def __repr__(self) -> str:
+        strata = len(self._sizes) + self.dropped_strata
+        return f"ConditionalLogit(rows={len(self._x)}, strata={strata}, covariates={len(self._names)})"
 
     def _solved(self, coefficients: Array) -> tuple[Array, Array, Array, Array]:
         """See `_solved_at`."""
@@ -196,14 +205,17 @@ class ConditionalLogitResults(Results):
         """Probability of each row to be a case, given how many of its stratum are: its inclusion probability.
 
         Arguments:
-            exog: Covariates of new rows; by default those of the model, with their strata and numbers of cases.
-            groups: The strata of the new rows.
+            exog: Covariates of new rows, after `from_formula` a table with the columns of the formula, whose categories
+                and transforms are those of the fit; by default the covariates of the model, with their
+                strata and numbers of cases.
+            groups: The strata of the new rows; after `from_formula` also the name of a column of `exog`.
             cases: How many rows of each new stratum are cases.
-            offset: Of the new rows.
+            offset: Of the new rows, likewise.
 
         Raises:
             TypeError: As of the model.
-            ValueError: As of the model; `exog` has other columns; or `cases` is out of range in a stratum.
+            ValueError: As of the model; `exog` has other columns, or categories that the fit did not have; or `cases`
+                is out of range in a stratum.
         """
         model = self.model
         if exog is None:
@@ -213,12 +225,12 @@ class ConditionalLogitResults(Results):
             eta = model._x @ self._estimates.params + model._offset
             size = np.bincount(group, model._y).astype(np.int64)
         else:
-            x, _, index, _ = reading.matching_columns(exog, model._names)
             if groups is None:
                 raise ValueError("groups must be given with exog")
-            reading.check_rows(index, "exog", groups=groups, offset=offset)
-            group, found = reading.labels(groups, "groups", len(x))
-            eta = x @ self._estimates.params + (0 if offset is None else reading.numbers(offset, "offset", len(x)))
+            x, index, given = new_rows(exog, model._names, model._covariates, groups=groups, offset=offset)
+            group, found = reading.labels(given["groups"], "groups", len(x))
+            extra = 0 if offset is None else reading.numbers(given["offset"], "offset", len(x))
+            eta = x @ self._estimates.params + extra
             smallest = int(np.bincount(group).min())
             if isinstance(cases, bool) or not isinstance(cases, int | np.integer) or not 0 <= cases <= smallest:
                 raise ValueError(f"cases must be an integer between 0 and the smallest stratum's {smallest} rows")

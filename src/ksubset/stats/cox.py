@@ -8,6 +8,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from ksubset.stats import data as reading
+from ksubset.stats.formulas import Covariates, by_formula, new_rows
 from ksubset.stats.newton import Evaluation
 from ksubset.stats.results import Covariance, Estimates, Results, Summary, estimate
 from ksubset.stats.scaling import centred, scaled
@@ -67,6 +68,8 @@ class CoxPH:
         [-1.3483, -1.3364]
     """
 
+    _covariates: Covariates | None = None
+
     def __init__(
         self,
         time: Any,
@@ -81,7 +84,7 @@ class CoxPH:
     ) -> None:
         if ties not in _METHODS:
             raise ValueError(f"ties must be one of {sorted(_METHODS)}, got {ties!r}")
-        x, self._names, self._index, _ = reading.columns(exog)
+        x, self._names, self._index = reading.columns(exog)
         rows = {"time": time, "event": event, "entry": entry, "strata": strata, "weights": weights, "offset": offset}
         reading.check_rows(self._index, "exog", **rows)
         n = len(x)
@@ -150,10 +153,16 @@ class CoxPH:
         Raises:
             TypeError, ValueError: As the class says; or a column is missing.
         """
-        time, exog = reading.by_formula(formula, data)
+        time, exog, covariates = by_formula(formula, data)
         given = {"event": event, "entry": entry, "strata": strata, "weights": weights, "offset": offset}
         found = {name: reading.column_of(data, column, name) for name, column in given.items()}
-        return cls(time, found.pop("event"), exog, ties, **found)
+        model = cls(time, found.pop("event"), exog, ties, **found)
+        model._covariates = covariates
+        return model
+
+    def __repr__(self) -> str:
+        numbers = f"rows={len(self._x)}, strata={self._strata}, covariates={len(self._names)}"
+        return f"CoxPH({numbers}, ties={self.ties!r})"
 
     def _ends_of_exposure(self, starts: NDArray[np.int64], stratum: NDArray[np.int64]) -> NDArray[np.int64]:
         """Of each row the first event time, as times fall, at which it has not entered yet."""
@@ -285,21 +294,22 @@ class CoxPHResults(Results):
         """Hazards (with exact ties: odds) relative to a row of zeros, `exp(X beta + offset)`.
 
         Arguments:
-            exog: Covariates of new rows; by default those of the model.
-            offset: Of the new rows.
+            exog: Covariates of new rows, after `from_formula` a table with the columns of the formula, whose categories
+                and transforms are those of the fit; by default the covariates of the model.
+            offset: Of the new rows; after `from_formula` also the name of a column of `exog`.
 
         Raises:
             TypeError: As of the model.
-            ValueError: As of the model; `exog` has other columns; or a hazard is beyond all floats.
+            ValueError: As of the model; `exog` has other columns, or categories that the fit did not have; or a hazard
+                is beyond all floats.
         """
         model = self.model
         if exog is None:
             if offset is not None:
                 raise ValueError("offset is that of new rows, and exog must be given with it")
             return _hazards(model._x @ self._estimates.params + model._given_offset, model._index)
-        x, _, index, _ = reading.matching_columns(exog, model._names)
-        reading.check_rows(index, "exog", offset=offset)
-        extra = 0 if offset is None else reading.numbers(offset, "offset", len(x))
+        x, index, given = new_rows(exog, model._names, model._covariates, offset=offset)
+        extra = 0 if offset is None else reading.numbers(given["offset"], "offset", len(x))
         return _hazards(x @ self._estimates.params + extra, index)
 
     def residuals(self, kind: Literal["martingale", "schoenfeld"] = "martingale") -> pd.Series | pd.DataFrame:

@@ -1,4 +1,4 @@
-"""What models read from arrays, data frames and formulas, and what they refuse."""
+"""What models read from arrays and data frames, and what they refuse."""
 
 from datetime import datetime, timedelta
 from typing import Any, NamedTuple
@@ -9,8 +9,8 @@ import pandas as pd
 from numpy.typing import NDArray
 
 __all__ = [
-    "Columns", "array", "by_formula", "check_rows", "column_of", "columns", "copies", "events", "integers", "labels",
-    "matching_columns", "numbers",
+    "Columns", "array", "check_rows", "column_of", "columns", "copies", "events", "integers", "kind", "labels",
+    "matching_columns", "numbers", "table",
 ]  # fmt: skip
 
 Array = NDArray[np.float64]
@@ -21,12 +21,11 @@ _LARGEST = 2**53
 
 
 class Columns(NamedTuple):
-    """Covariates `(n, p)`, their names, the index of their rows if they have one, and whether names were given."""
+    """Covariates `(n, p)`, their names, and the index of their rows if they have one."""
 
     values: Array
     names: list[str]
     rows: pd.Index | None
-    named: bool
 
 
 def columns(exog: Any) -> Columns:
@@ -37,8 +36,7 @@ def columns(exog: Any) -> Columns:
         ValueError: The shape is another one, values are missing or infinite, or names occur twice.
     """
     index = exog.index if isinstance(exog, pd.DataFrame | pd.Series) else None
-    table = _table(exog)
-    frame = exog.to_frame() if isinstance(exog, pd.Series) else table
+    frame = exog.to_frame() if isinstance(exog, pd.Series) else table(exog)
     if frame is None:
         values = array(exog)
         if values.ndim not in {1, 2}:
@@ -51,7 +49,13 @@ def columns(exog: Any) -> Columns:
     if len(set(names)) < len(names):
         raise ValueError(f"the columns of exog must have different names, got {names}")
     read = [_as_floats(frame.iloc[:, j], f"exog column {name!r}") for j, name in enumerate(names)]
-    return Columns(np.stack(read, 1), names, index, table is not None)
+    return Columns(np.stack(read, 1), names, index)
+
+
+def kind(value: Any) -> str:
+    """What an object is, and of which library: many have data frames."""
+    library, name = type(value).__module__.partition(".")[0], type(value).__name__
+    return name if library == "builtins" else f"{library} {name}"
 
 
 def array(values: Any) -> NDArray[Any]:
@@ -59,22 +63,26 @@ def array(values: Any) -> NDArray[Any]:
     return values if np.ma.isMaskedArray(values) else np.asarray(values)
 
 
-def _table(data: Any) -> pd.DataFrame | None:
+def table(data: Any) -> pd.DataFrame | None:
     """A table of any library as a data frame of pandas; None for what has no columns with names."""
     if isinstance(data, pd.DataFrame):
         return data
-    table = narwhals.from_native(data, eager_only=True, pass_through=True)
-    if not isinstance(table, narwhals.DataFrame):
+    read = narwhals.from_native(data, eager_only=True, pass_through=True)
+    if not isinstance(read, narwhals.DataFrame):
         return None
-    return pd.DataFrame({name: table[name].to_numpy() for name in table.columns})
+    return pd.DataFrame({name: read[name].to_numpy() for name in read.columns})
 
 
 def matching_columns(exog: Any, names: list[str]) -> Columns:
-    """Read covariates of new rows; ValueError where they are not those of the model."""
-    new = columns(exog)
-    if len(new.names) != len(names) or (new.named and new.names != names):
-        raise ValueError(f"exog must have the columns {names}, got {new.names}")
-    return new
+    """Read covariates of new rows, in the model's order; ValueError where they are not those of the model."""
+    frame = table(exog)
+    # Columns that are too many need not be numbers.
+    given = columns(exog).names if frame is None else [str(name) for name in frame.columns]
+    if len(given) != len(names) or (frame is not None and set(given) != set(names)):
+        raise ValueError(f"exog must have the columns {names}, got {given}")
+    values, found, rows = columns(exog)
+    order = range(len(names)) if frame is None else [found.index(name) for name in names]
+    return Columns(values[:, order], names, rows)
 
 
 def check_rows(index: pd.Index | None, what: str, **given: Any) -> None:
@@ -186,28 +194,3 @@ def column_of(data: pd.DataFrame, column: Any, name: str) -> Any:
     if column not in data.columns:
         raise ValueError(f"{name}: the data has no column {column!r}; it has {list(map(str, data.columns))}")
     return data[column]
-
-
-def by_formula(formula: str, data: pd.DataFrame) -> tuple[pd.Series, pd.DataFrame]:
-    """The two sides of a formula; an intercept has no meaning here, and is left out.
-
-    Raises:
-        TypeError: `data` is no data frame.
-        ValueError: The formula is none, has not one left side or several right ones, or values are missing.
-    """
-    import formulaic  # noqa: PLC0415 - half a second, and arrays do without
-
-    if not isinstance(data, pd.DataFrame):
-        raise TypeError(f"data must be a pandas DataFrame, got {type(data).__name__}")
-    try:
-        # Names that are no columns are those of whoever called `from_formula`.
-        matrices = formulaic.model_matrix(formula, data, context=2, na_action="raise")
-    except ValueError as error:
-        raise ValueError(f"{error}; leave rows with missing values out first (dropna)") from error
-    except formulaic.errors.FormulaicError as error:
-        raise ValueError(f"the formula {formula!r} cannot be read, or not with this data: {error}") from error
-    left, right = (getattr(matrices, side, None) for side in ("lhs", "rhs"))
-    # Several parts of a side are no matrix.
-    if not all(isinstance(side, formulaic.ModelMatrix) for side in (left, right)) or pd.DataFrame(left).shape[1] != 1:
-        raise ValueError(f"the formula must be 'outcome ~ covariates' with one outcome of 0 and 1, got {formula!r}")
-    return pd.DataFrame(left).iloc[:, 0], pd.DataFrame(right).drop(columns="Intercept", errors="ignore")

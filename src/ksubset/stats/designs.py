@@ -1,6 +1,5 @@
 """Sampling designs of fixed size with given inclusion probabilities, and estimates from their samples."""
 
-import operator
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -10,11 +9,14 @@ from numpy.typing import NDArray
 
 from ksubset.distributions import KSubset
 from ksubset.numerics.joint import joint_of_items
-from ksubset.stats.data import array, check_rows, column_of, numbers
+from ksubset.stats.data import array, check_rows, column_of, kind, numbers
 
 __all__ = ["SampleEstimate", "SamplingDesign", "pps_sample"]
 
 Array = NDArray[np.float64]
+RandomState = int | np.integer[Any] | np.random.Generator | np.random.RandomState | None
+# As many as generators of torch take.
+_SEEDS = 2**64
 
 
 class SampleEstimate(NamedTuple):
@@ -120,22 +122,28 @@ class SamplingDesign:
                 return cls(probability)
             taken |= new
 
+    def __repr__(self) -> str:
+        return f"SamplingDesign(k={self.k}, n={len(self.inclusion_probabilities)})"
+
     @property
     def certain(self) -> NDArray[np.int64]:
         """The units that are in every sample."""
         return np.flatnonzero(self.inclusion_probabilities == 1)
 
-    def sample(self, random_state: int | None = None) -> NDArray[np.int64]:
+    def sample(self, *, random_state: RandomState = None) -> NDArray[np.int64]:
         """Draw a sample: k units, rising.
 
         Arguments:
-            random_state: Seed; by default torch's generator goes on.
+            random_state: Seed, or a generator of NumPy, which goes on; by default torch's generator goes on.
+
+        Raises:
+            TypeError: `random_state` is something else.
+            ValueError: A seed is negative, or has more than 64 bits.
 
         Shapes:
             -> `(k)`.
         """
-        generator = None if random_state is None else torch.Generator().manual_seed(operator.index(random_state))
-        units: NDArray[np.int64] = self._distribution.sample_indices(generator=generator).numpy()
+        units: NDArray[np.int64] = self._distribution.sample_indices(generator=_generator(random_state)).numpy()
         return units
 
     def joint_inclusion_probabilities(self, units: Any = None) -> Array:
@@ -203,7 +211,22 @@ class SamplingDesign:
         return index.astype(np.int64)
 
 
-def pps_sample(df: pd.DataFrame, k: int, weights: Any, random_state: int | None = None) -> pd.DataFrame:
+def _generator(random_state: RandomState) -> torch.Generator | None:
+    if random_state is None:
+        return None
+    seed: Any = random_state
+    if isinstance(seed, np.random.Generator):
+        seed = seed.integers(_SEEDS, dtype=np.uint64)
+    elif isinstance(seed, np.random.RandomState):
+        seed = seed.randint(_SEEDS, dtype=np.uint64)
+    if isinstance(seed, bool) or not isinstance(seed, int | np.integer):
+        raise TypeError(f"random_state must be an integer, a generator of NumPy or None, got {random_state!r}")
+    if not 0 <= seed < _SEEDS:
+        raise ValueError(f"random_state must be between 0 and 2**64 - 1, got {seed}")
+    return torch.Generator().manual_seed(int(seed))
+
+
+def pps_sample(df: pd.DataFrame, k: int, weights: Any, random_state: RandomState = None) -> pd.DataFrame:
     """Exactly k rows of a data frame, included with probability proportional to their weights, in their order.
 
     ``DataFrame.sample(k, weights=...)`` draws one row after the other, which includes rows of weights 4, 3, 2, 1 and
@@ -216,12 +239,12 @@ def pps_sample(df: pd.DataFrame, k: int, weights: Any, random_state: int | None 
         df: The rows.
         k: How many are drawn.
         weights: The name of a column, or one number for each row, `(N)`; see `SamplingDesign.from_sizes`.
-        random_state: Seed; by default torch's generator goes on.
+        random_state: Seed, or a generator of NumPy, which goes on; by default torch's generator goes on.
 
     Raises:
-        TypeError: `df` is no data frame, or as `SamplingDesign.from_sizes` says.
+        TypeError: `df` is no data frame, or as `SamplingDesign.from_sizes` and `sample` say.
         ValueError: There is no such column, the index of `weights` is another one, or as
-            `SamplingDesign.from_sizes` says.
+            `SamplingDesign.from_sizes` and `sample` say.
 
     Example:
         >>> import pandas as pd
@@ -230,7 +253,7 @@ def pps_sample(df: pd.DataFrame, k: int, weights: Any, random_state: int | None 
         2
     """
     if not isinstance(df, pd.DataFrame):
-        raise TypeError(f"df must be a pandas DataFrame, got {type(df).__name__}")
+        raise TypeError(f"df must be a pandas DataFrame, got {kind(df)}")
     check_rows(df.index, "df", weights=weights)
     sizes = numbers(column_of(df, weights, "weights"), "weights", len(df))
-    return df.iloc[SamplingDesign.from_sizes(sizes, k).sample(random_state)]
+    return df.iloc[SamplingDesign.from_sizes(sizes, k).sample(random_state=random_state)]

@@ -167,6 +167,9 @@ class Results:
         self.cov_type: Covariance = estimates.kind
         self.iterations = estimates.iterations
 
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}(nobs={self.nobs}, covariates={self.df_model}, llf={self.llf:.4f})"
+
     def _series(self, values: Array) -> pd.Series:
         return pd.Series(values, index=self._estimates.names)
 
