@@ -634,6 +634,15 @@ def test_two_classes_of_two_targets_have_any_codes(codes: tuple[int, int]) -> No
     assert (fitted.predict(X) == np.array(codes)[truth]).mean() > 0.9
 
 
+def test_a_single_layer_at_its_rate() -> None:
+    X = np.random.default_rng(1).standard_normal((500, 15))
+    y = 2 * X[:, 2] - X[:, 7] + X[:, 9]
+    selector = NeuralSubsetSelector(
+        3, module=nn.Linear(15, 1), learning_rate=0.03, steps=300, device="cpu", random_state=0
+    )
+    assert selector.fit(X, y).get_support(indices=True).tolist() == [2, 7, 9]
+
+
 def test_whole_floats_of_many_values_are_numbers() -> None:
     X, y = load_diabetes(return_X_y=True)
     assert y.dtype == np.float64
