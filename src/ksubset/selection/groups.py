@@ -293,16 +293,13 @@ class FeatureGroups:
         return len(self._members)
 
     @property
-    def columns(self) -> NDArray[np.int64]:
-        """Columns that may be kept, ascending."""
-        groups = np.union1d(self.always, self.free).tolist()
-        return np.sort(np.array([column for group in groups for column in self._members[group]], dtype=np.int64))
-
-    @property
     def always_kept(self) -> NDArray[np.int64]:
         """Columns that are in every subset, ascending."""
-        members = [self._members[group] for group in self.always.tolist()]
-        return np.sort(np.concatenate([np.zeros(0, dtype=np.int64), *members]))
+        return self._columns(self.always)
+
+    def candidates(self, total: int) -> NDArray[np.int64]:
+        """Columns that are in some subset of so many groups, ascending."""
+        return self._columns(np.union1d(self.always, self._choices(total)))
 
     @property
     def least(self) -> int:
@@ -324,5 +321,11 @@ class FeatureGroups:
 
     def space(self, total: int) -> SubsetSpace:
         """Subsets of so many groups; none that is constant, or says what others do, is free if others are enough."""
-        enough = len(self.always) + len(self._useful) >= total
-        return SubsetSpace(self._members, self.always, self._useful if enough else self.free, total, self._num_columns)
+        return SubsetSpace(self._members, self.always, self._choices(total), total, self._num_columns)
+
+    def _choices(self, total: int) -> NDArray[np.int64]:
+        return self._useful if len(self.always) + len(self._useful) >= total else self.free
+
+    def _columns(self, groups: NDArray[np.int64]) -> NDArray[np.int64]:
+        members = [self._members[group] for group in groups.tolist()]
+        return np.sort(np.concatenate([np.zeros(0, dtype=np.int64), *members]))

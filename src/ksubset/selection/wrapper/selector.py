@@ -335,7 +335,7 @@ class KSubsetSelector(DelegatingMixin, MetaEstimatorMixin, BaseEstimator):  # ty
         check_columns_by_name(self.estimator, names[problem.groups.always_kept] if len(names) else ())
         self._takes_missing = False
         if not is_all_numbers(problem.data):
-            problem.fitted(problem.groups.columns)
+            problem.fitted(problem.groups.candidates(problem.sizes[-1]))
             self._takes_missing = True
 
     @property
