@@ -235,6 +235,7 @@ def test_fields_are_drawn_with_their_sensors(field: np.ndarray) -> None:
     assert np.isnan(np.ma.filled(image, np.nan)[-1, 0])
     for bad, message in (
         ({"coordinates": PLACE[:, None]}, "coordinates: expected shape"),
+        ({"coordinates": PLACE}, r"coordinates: expected shape \(n, 2\), got \(\d+,\)"),
         ({"fields": {"true": field[0][1:]}}, "fields: expected 24 values"),
         ({"fields": {}}, "fields: expected at least one"),
         ({"sensors": [N]}, "sensors: expected indices from 0 to 23"),

@@ -337,10 +337,36 @@ def test_checkpoints_tell_functions_apart(tmp_path: Path) -> None:
     ):
         with pytest.raises(ValueError, match=rf"which differs in {names}; delete it"):
             search(other)
-    with pytest.raises(TypeError, match=r"^f: expected a value that can be pickled, got function"):
-        search(lambda subset: 0.0, tmp_path / "lambda.jsonl")
     with pytest.raises(TypeError, match=r"^what f holds: expected a value that can be pickled"):
         search(problem(weights, threading.Lock()), tmp_path / "lock.jsonl")  # type: ignore[arg-type]
+
+
+FIRST, SAME = lambda subset: float(subset.sum()), lambda subset: float(subset.sum())
+OTHERS = (
+    lambda subset: float(subset.max()),
+    lambda subset: 2 * float(subset.sum()),
+    lambda subset: sum(item + 0.5 for item in subset),
+    lambda subset, power=2: float(subset.sum() ** power),
+)
+
+
+def test_checkpoints_tell_lambdas_apart(tmp_path: Path) -> None:
+    def search(f: Any, name: str) -> float:
+        return minimize(f, 6, 2, random_state=0, checkpoint=tmp_path / name).value
+
+    search(FIRST, "first")
+    search(SAME, "first")  # wherever it stands
+    for other in OTHERS:
+        with pytest.raises(ValueError, match="differs in f; delete it"):
+            search(other, "first")
+    weights = np.arange(6.0)
+    for sign in (1.0, 1.0, -1.0):
+        inner = lambda subset: sign * weights[subset].sum()  # noqa: B023, E731
+        if sign > 0:
+            assert search(inner, "inner") == 1.0
+        else:
+            with pytest.raises(ValueError, match="differs in what f holds; delete it"):
+                search(inner, "inner")
 
 
 @contextmanager

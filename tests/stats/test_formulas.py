@@ -126,3 +126,15 @@ def test_models_and_results_are_shown_in_a_line(data: pd.DataFrame) -> None:
     hazards = CoxPH.from_formula("time ~ dose", "event", data, "exact", strata="site").fit()
     assert repr(hazards.model) == "CoxPH(rows=60, strata=3, covariates=1, ties='exact')"
     assert repr(hazards) == f"CoxPHResults(nobs=60, covariates=1, llf={hazards.llf:.4f})"
+
+
+def test_numbers_of_cases_by_stratum(data: pd.DataFrame) -> None:
+    results = ConditionalLogit.from_formula("ill ~ dose + site", "town", data).fit()
+    cases = data.groupby("town")["ill"].sum()
+    for given in (cases, cases.to_dict()):
+        found = results.predict(data, groups="town", cases=given)
+        np.testing.assert_allclose(found, results.predict(), atol=1e-12)
+    with pytest.raises(ValueError, match=r"cases must have a number for each stratum, and has none for \[0\]"):
+        results.predict(data, groups="town", cases=cases.drop(0))
+    with pytest.raises(ValueError, match=r"cases must be an integer between 0 and a stratum's rows, got 6 for 0 of 5"):
+        results.predict(data, groups="town", cases=cases.where(cases.index != 0, 6))

@@ -311,6 +311,8 @@ def test_plans_that_are_no_plan(change: dict[str, Any], message: str) -> None:
 
 
 def test_what_is_of_another_kind() -> None:
+    with pytest.raises(TypeError, match=r'selector must be settings of the optimizer, such as {"lr": 0\.01}, got 0\.1'):
+        Plan(10, selector=0.1, network={})  # type: ignore[arg-type]
     with pytest.raises(TypeError, match=r"rounds must be an integer, got 2\.5"):
         start(rounds=2.5)
     with pytest.raises(TypeError, match=r"selecting must be an integer, got 5\.5"):

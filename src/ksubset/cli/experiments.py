@@ -151,7 +151,7 @@ def reproduce(
     ),
     smoke: Annotated[bool, typer.Option("--smoke", help="every task and method for two epochs: seconds")] = False,
 ) -> None:
-    """Run both tasks with all methods on scikit-learn's digits (minutes on two cores), then print tables, draw figures.
+    """Run both tasks with the paper's methods on scikit-learn's digits (minutes on two cores), with tables and figures.
 
     It needs no download, and goes on where it was ended. The paper's data sets are a matter of 'ksubset sweep'; see
     docs/reproduction.md.

@@ -49,9 +49,9 @@ def plot_field(
         >>> len(figure.axes)
         2
     """
+    if np.ndim(coordinates) != 2 or np.shape(coordinates)[1] != 2:
+        raise ValueError(f"coordinates: expected shape (n, 2), got {np.shape(coordinates)}")
     places = check_array(coordinates, dtype=np.float64, input_name="coordinates")
-    if places.shape[1] != 2:
-        raise ValueError(f"coordinates: expected shape (n, 2), got {places.shape}")
     values = {title: np.asarray(field, dtype=np.float64) for title, field in fields.items()}
     for title, field in values.items():
         if field.shape != (len(places),):

@@ -5,7 +5,7 @@ import json
 from collections import defaultdict, deque
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from types import FunctionType
+from types import CodeType, FunctionType
 from typing import Any
 
 import numpy as np
@@ -78,25 +78,37 @@ class Checkpoint:
 
 
 def identity_of(f: Callable[..., Any]) -> dict[str, Any]:
-    """What tells a function from others, by name: its own name, and what it holds beside its arguments."""
+    """What tells a function from others: its name, of a lambda what it does, and what it holds beside its arguments."""
     if not isinstance(f, FunctionType):
         return {"what f holds": f}
-    if not _is_inner(f):
+    if not _is_local(f):
         return {"f": f}
-    return {"f": f"{f.__module__}.{f.__qualname__}", "what f holds": _held(f, [])}
+    return {"f": _description(f), "what f holds": _held(f, [])}
 
 
-def _is_inner(value: Any) -> bool:
-    """Whether it is a function within another one, which has a name, but cannot be pickled."""
-    return isinstance(value, FunctionType) and "<locals>" in value.__qualname__ and value.__name__ != "<lambda>"
+def _is_local(value: Any) -> bool:
+    """Whether it is a function that cannot be pickled, as no module has it by its name."""
+    return isinstance(value, FunctionType) and ("<locals>" in value.__qualname__ or value.__name__ == "<lambda>")
+
+
+def _description(f: FunctionType) -> Any:
+    name = f"{f.__module__}.{f.__qualname__}"
+    # All lambdas have the same name.
+    return (name, _instructions(f.__code__), f.__defaults__) if f.__name__ == "<lambda>" else name
+
+
+def _instructions(code: CodeType) -> list[Any]:
+    """What a function does, wherever it stands in its file."""
+    constants = [_instructions(one) if isinstance(one, CodeType) else one for one in code.co_consts]
+    return [code.co_code, code.co_names, constants]
 
 
 def _held(f: FunctionType, above: list[FunctionType]) -> dict[str, Any]:
     """Variables of the functions around this one that it uses, by name."""
     held: dict[str, Any] = {}
     for name, value in inspect.getclosurevars(f).nonlocals.items():
-        if _is_inner(value):
-            held[name] = value.__qualname__, {} if value in [*above, f] else _held(value, [*above, f])
+        if _is_local(value):
+            held[name] = _description(value), {} if value in [*above, f] else _held(value, [*above, f])
         else:
             held[name] = value.__name__ if inspect.ismodule(value) else value
     return held

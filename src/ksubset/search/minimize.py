@@ -82,9 +82,9 @@ def minimize(
         checkpoint: Path of a file to which every value is written as it comes. Another call with the same arguments
             takes what is there instead of calling f again, and so resumes; the limits may change, and more evaluations
             go on from where fewer ended, unless they now reach a good part of all subsets, which is another search. A
-            file of another problem is an error, which says what differs. Functions are told apart by their names, and
-            need one; those within other functions also by the variables of these that they use, methods and other
-            objects by what they hold, none of which calls of f may change.
+            file of another problem is an error, which says what differs. Functions are told apart by their names,
+            lambdas by what they do; those within other functions also by the variables of these that they use, methods
+            and other objects by what they hold, none of which calls of f may change.
         callbacks: A function or several, called with a `SearchProgress` after each batch of evaluations; if one
             returns True, the search ends with the best so far. So it does, with a warning, on KeyboardInterrupt.
         verbose: Above 0, prints a line every two seconds.

@@ -76,8 +76,8 @@ class SearchResult:
     confirmed_value: float | None
     num_evaluations: int
     optimal: bool
-    inclusion: NDArray[np.float64]
-    trace: NDArray[np.float64]
+    inclusion: NDArray[np.float64] = field(repr=False)
+    trace: NDArray[np.float64] = field(repr=False)
     elite: NDArray[np.bool_] = field(repr=False)
     elite_values: NDArray[np.float64] = field(repr=False)
 
@@ -101,7 +101,7 @@ def result_of(space: SearchSpace, state: SearchState, num_evaluations: int) -> S
     # With noise the best may be one of which no value was finite.
     if not fresh and archive.mean[best] == math.inf:
         best = int(np.argmin(archive.mean))
-    value = float(np.mean(fresh)) if fresh else archive.mean[best]
+    value = float(np.mean(fresh) if fresh else archive.mean[best])
     if not math.isfinite(value):
         raise ValueError(f"f: expected finite values, got none in {num_evaluations} evaluations")
     error = 0.0

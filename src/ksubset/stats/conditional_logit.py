@@ -1,6 +1,6 @@
 """Conditional logistic regression: cases are compared with the controls of their own stratum."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, Literal
 
 import numpy as np
@@ -201,7 +201,7 @@ class ConditionalLogitResults(Results):
         super().__init__(estimates, int(model._weight @ model._sizes))
         self.model = model
 
-    def predict(self, exog: Any = None, groups: Any = None, cases: int = 1, offset: Any = None) -> pd.Series:
+    def predict(self, exog: Any = None, groups: Any = None, cases: Any = 1, offset: Any = None) -> pd.Series:
         """Probability of each row to be a case, given how many of its stratum are: its inclusion probability.
 
         Arguments:
@@ -209,7 +209,8 @@ class ConditionalLogitResults(Results):
                 and transforms are those of the fit; by default the covariates of the model, with their
                 strata and numbers of cases.
             groups: The strata of the new rows; after `from_formula` also the name of a column of `exog`.
-            cases: How many rows of each new stratum are cases.
+            cases: How many rows of each new stratum are cases, by default 1; where strata differ a mapping, or a
+                series, by their labels.
             offset: Of the new rows, likewise.
 
         Raises:
@@ -231,10 +232,7 @@ class ConditionalLogitResults(Results):
             group, found = reading.labels(given["groups"], "groups", len(x))
             extra = 0 if offset is None else reading.numbers(given["offset"], "offset", len(x))
             eta = x @ self._estimates.params + extra
-            smallest = int(np.bincount(group).min())
-            if isinstance(cases, bool) or not isinstance(cases, int | np.integer) or not 0 <= cases <= smallest:
-                raise ValueError(f"cases must be an integer between 0 and the smallest stratum's {smallest} rows")
-            size = np.full(len(found), cases, np.int64)
+            size = _numbers_of_cases(cases, found, np.bincount(group))
         return pd.Series(_probabilities(eta, group, size), index=index)
 
     def residuals(self, kind: Literal["response", "pearson"] = "response") -> pd.Series:
@@ -273,6 +271,22 @@ class ConditionalLogitResults(Results):
             ("Iterations", f"{self.iterations}"),
         ]
         return self._table("Conditional Logit Model Regression Results", head)
+
+
+def _numbers_of_cases(cases: Any, strata: pd.Index, rows: NDArray[np.int64]) -> NDArray[np.int64]:
+    """How many rows of each stratum are cases."""
+    if isinstance(cases, pd.Series | Mapping):
+        if missing := [label for label in strata if label not in cases]:
+            raise ValueError(f"cases must have a number for each stratum, and has none for {missing[:10]}")
+        numbers = [cases[label] for label in strata]
+    else:
+        numbers = [cases] * len(strata)
+    for label, number, most in zip(strata, numbers, rows, strict=True):
+        if isinstance(number, bool) or not isinstance(number, int | np.integer) or not 0 <= number <= most:
+            raise ValueError(
+                f"cases must be an integer between 0 and a stratum's rows, got {number} for {label!r} of {most} rows"
+            )
+    return np.array(numbers, np.int64)
 
 
 def _probabilities(eta: Array, group: NDArray[np.int64], size: NDArray[np.int64]) -> Array:

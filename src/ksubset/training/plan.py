@@ -37,7 +37,7 @@ class Plan:
         seed: Of the generator of the batches.
 
     Raises:
-        TypeError: A number is no integer.
+        TypeError: A number is no integer, or settings are no mapping.
         ValueError: A number is out of range.
 
     Example:
@@ -71,6 +71,9 @@ class Plan:
                 raise TypeError(f"{name} must be an integer, got {value!r}")
             if value < lowest:
                 raise ValueError(f"{name} must be {lowest} or more, got {value}")
+        for name in ("selector", "network", "tuning"):
+            if not isinstance(settings := getattr(self, name), Mapping):
+                raise TypeError(f'{name} must be settings of the optimizer, such as {{"lr": 0.01}}, got {settings!r}')
         if self.selecting is not None and self.selecting > self.rounds:
             raise ValueError(f"selecting must be at most rounds, {self.rounds}, got {self.selecting}")
         if self.annealing is not None and not self.annealing > 0:
