@@ -80,6 +80,7 @@ def test_a_size_that_is_a_number(size: float) -> None:
         for given in (size, torch.tensor(3.0))
     )
     torch.testing.assert_close(drawn, expected)
+    assert repr(NCPSS(size)) == "NCPSS(size=3, rounds=5)"
 
 
 @pytest.mark.parametrize(

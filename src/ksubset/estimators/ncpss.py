@@ -65,7 +65,10 @@ class NCPSS(Estimator):
         self.rounds: int = int(rounds)
 
     def extra_repr(self) -> str:
-        return ("" if self.size is None else f"size={tuple(self.size.shape)}, ") + f"rounds={self.rounds}"
+        if self.size is None:
+            return f"rounds={self.rounds}"
+        size = tuple(self.size.shape) if self.size.ndim else f"{self.size.item():g}"
+        return f"size={size}, rounds={self.rounds}"
 
     def sample(self, dist: SubsetDistribution, num_samples: int, generator: Generator | None = None) -> Tensor:
         if self.size is not None and not isinstance(dist, KSubset):
