@@ -204,7 +204,9 @@ def _finished(records: Sequence[Record]) -> tuple[list[Record], list[str]]:
     printed = list(published.load()["results"]["psnr"])
     finished = [record for record in records if record.status == FINISHED]
     if not finished:
-        raise ValueError(f"records: expected at least one finished run, got {len(records)} that were interrupted")
+        raise ValueError(
+            f"records: expected at least one finished run, got {len(records)} interrupted and none finished"
+        )
 
     def place(record: Record) -> tuple[Any, ...]:
         config, dataset = record.config, record.labels["dataset"]

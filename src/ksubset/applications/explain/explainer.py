@@ -65,8 +65,9 @@ class SubsetExplainer(BaseEstimator):  # type: ignore[misc]
     the model for each row of `fit`; or from the model itself, on rows with a baseline in place of what is masked.
 
     Arguments:
-        model: What is explained: a torch module, of which a copy is kept, or any function of arrays, or of tables like
-            X; both map rows of X to `(N, C)`, or values `(N)`. None explains the labels that `fit` is given.
+        model: What is explained: a torch module, of which a copy is kept, or any function of arrays; both map rows of
+            X to `(N, C)`, or values `(N)`. A method of what was fitted to a table gets tables, where X is one of pandas or
+            polars. None explains the labels that `fit` is given.
         k: Items to choose of each row, those with fewer keep all.
         output: What the model returns: "probabilities", "logits" or "values".
         surrogate: True trains a surrogate, a perceptron, convolutions or an embedding; or a module of the masked rows
@@ -324,7 +325,7 @@ class SubsetExplainer(BaseEstimator):  # type: ignore[misc]
             return None, *targets_of(y, rows)
         if y is not None:
             raise ValueError("y: expected None, as the answers of the model are explained; labels need model=None")
-        model = Model(self.model, self.output, device_of(self.device), table_like(X))
+        model = Model(self.model, self.output, device_of(self.device), table_like(X, self.model))
         given = estimator if isinstance(estimator, Estimator) else estimator(0.0)
         if self.surrogate is False and given.needs_gradient and not model.differentiable:
             raise ValueError(

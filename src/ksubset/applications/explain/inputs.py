@@ -65,10 +65,13 @@ def check_rows(value: Any, padding: int | None) -> NDArray[Any]:
     return np.require(rows, dtype, ["C", "W"])
 
 
-def table_like(data: Any) -> Callable[[NDArray[Any]], Any]:
-    """A function that makes rows `(N, n)` a table with the columns of data, if that is one of pandas or polars."""
+def table_like(data: Any, model: Any) -> Callable[[NDArray[Any]], Any]:
+    """What makes rows `(N, n)` a table with the columns of data, of pandas or polars, for a method of a model that was
+    fitted to one; other functions get arrays.
+    """
     kind: Any = type(data)
-    library = kind.__module__.partition(".")[0]
+    fitted_to_a_table = hasattr(getattr(model, "__self__", None), "feature_names_in_")
+    library = kind.__module__.partition(".")[0] if fitted_to_a_table else None
     if library == "pandas":
         return partial(kind, columns=data.columns)
     if library == "polars":
