@@ -19,6 +19,7 @@ import pytest
 import torch
 
 from ksubset.search import Apart, AtLeast, AtMost, Budget, Exactly, Search, SearchProgress, SearchResult, minimize
+from ksubset.search.checkpoint import identity_of
 from ksubset.search.space import SearchSpace
 
 N, K = 20, 5
@@ -350,6 +351,13 @@ OTHERS = (
 )
 
 
+def _scaled(given: float) -> Any:
+    def f(subset: Any, scale: float = given) -> float:
+        return float(scale * subset.sum())
+
+    return f
+
+
 def test_checkpoints_tell_lambdas_apart(tmp_path: Path) -> None:
     def search(f: Any, name: str) -> float:
         return minimize(f, 6, 2, random_state=0, checkpoint=tmp_path / name).value
@@ -357,8 +365,18 @@ def test_checkpoints_tell_lambdas_apart(tmp_path: Path) -> None:
     search(FIRST, "first")
     search(SAME, "first")  # wherever it stands
     for other in OTHERS:
-        with pytest.raises(ValueError, match="differs in f; delete it"):
+        with pytest.raises(ValueError, match="differs in f"):
             search(other, "first")
+    for one, other in (
+        (lambda subset, *, scale=1.0: scale * subset.sum(), lambda subset, *, scale=2.0: scale * subset.sum()),
+        (_scaled(1.0), _scaled(2.0)),
+    ):
+        (tmp_path / "defaults").unlink(missing_ok=True)
+        search(one, "defaults")
+        with pytest.raises(ValueError, match="differs in what f holds; delete it"):
+            search(other, "defaults")
+    # Whose order differs between processes.
+    assert "frozenset" not in repr(identity_of(lambda subset: subset[0] in {"u", "v", "w"}))
     weights = np.arange(6.0)
     for sign in (1.0, 1.0, -1.0):
         inner = lambda subset: sign * weights[subset].sum()  # noqa: B023, E731

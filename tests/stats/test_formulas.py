@@ -117,6 +117,25 @@ def test_a_fit_of_a_formula_is_pickled(data: pd.DataFrame) -> None:
     pd.testing.assert_series_equal(copied.predict(data), results.predict(data))
 
 
+def test_a_fit_of_a_local_function_is_pickled_but_for_new_rows(data: pd.DataFrame) -> None:
+    def double(values: Any) -> Any:
+        return 2 * values
+
+    results = CoxPH.from_formula("time ~ double(dose)", "event", data).fit()
+    copied = pickle.loads(pickle.dumps(results))
+    pd.testing.assert_series_equal(copied.predict(), results.predict())
+    with pytest.raises(ValueError, match=r"exog does not fit the formula 'time ~ double\(dose\)'"):
+        copied.predict(data)
+
+
+@pytest.mark.parametrize("dtype", ["string", object, "category"])
+def test_text_of_any_kind(data: pd.DataFrame, dtype: Any) -> None:
+    expected = cox(data, "site")
+    found = cox(data.astype({"site": dtype}), "site")
+    pd.testing.assert_series_equal(found.params, expected.params)
+    pd.testing.assert_series_equal(expected.predict(data.astype({"site": dtype})), expected.predict(data))
+
+
 def test_models_and_results_are_shown_in_a_line(data: pd.DataFrame) -> None:
     results = ConditionalLogit.from_formula(
         "ill ~ dose + site", "town", data.assign(ill=data["ill"] * (data["town"] > 1))
@@ -136,5 +155,9 @@ def test_numbers_of_cases_by_stratum(data: pd.DataFrame) -> None:
         np.testing.assert_allclose(found, results.predict(), atol=1e-12)
     with pytest.raises(ValueError, match=r"cases must have a number for each stratum, and has none for \[0\]"):
         results.predict(data, groups="town", cases=cases.drop(0))
+    with pytest.raises(ValueError, match="cases must have one number for each stratum, got labels that occur twice"):
+        results.predict(data, groups="town", cases=pd.concat([cases, cases]))
+    with pytest.raises(TypeError, match="cases must be an integer, or a mapping or series by stratum, got list"):
+        results.predict(data, groups="town", cases=cases.tolist())
     with pytest.raises(ValueError, match=r"cases must be an integer between 0 and a stratum's rows, got 6 for 0 of 5"):
         results.predict(data, groups="town", cases=cases.where(cases.index != 0, 6))

@@ -45,6 +45,7 @@ class ConditionalBernoulli(SubsetDistribution):
     _base: "ConditionalBernoulli | None" = None
     _parts: Sequence[Part]
     _results: dict[str, Any]
+    _changes: int
 
     def _set_up(
         self, name: str, parameter: Tensor, batch_shape: Size, parts: Sequence[Part], validate_args: bool | None
@@ -53,13 +54,14 @@ class ConditionalBernoulli(SubsetDistribution):
         if parameter.shape[:-1] != batch_shape:
             parameter = parameter.expand(*batch_shape, -1)
         setattr(self, name, parameter)
-        self._changes, self._results = number_of_changes(parameter), {}
+        self._results = {}
         if torch.compiler.is_compiling():
             validate_args = False  # no value can be read there, and torch's own checks cannot be traced
         super().__init__(batch_shape, parameter.shape[-1:], validate_args=validate_args)
         if self._validate_args:
             for part in parts:
                 check_feasible(gathered(self.logits, part, -math.inf), part.low, part.high, name)
+        self._changes = number_of_changes(parameter)
 
     @property
     def _root(self) -> "ConditionalBernoulli":

@@ -38,8 +38,8 @@ class KSubset(ConditionalBernoulli):
     on their sum (conditional Bernoulli, or conditional Poisson sampling). A constant added to the logits changes
     nothing, and the inclusion probabilities (`mean`) are NOT the Bernoulli parameters `probs`.
 
-    Results are computed once and kept until the parameter is changed in place, as an optimizer does it, but not through
-    its `data`, which torch does not count.
+    Results are computed once and kept until the parameter is changed in place, as optimizers do it. Changes that torch
+    does not count are not seen: those through its `data`, by fused optimizers, and within compiled functions.
 
     References:
         Wijk, Vinuesa and Azizpour (2024), Revisiting Score Function Estimators for k-Subset Sampling, section 2,

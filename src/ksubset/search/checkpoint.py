@@ -94,18 +94,25 @@ def _is_local(value: Any) -> bool:
 def _description(f: FunctionType) -> Any:
     name = f"{f.__module__}.{f.__qualname__}"
     # All lambdas have the same name.
-    return (name, _instructions(f.__code__), f.__defaults__) if f.__name__ == "<lambda>" else name
+    return (name, _instructions(f.__code__)) if f.__name__ == "<lambda>" else name
 
 
 def _instructions(code: CodeType) -> list[Any]:
     """What a function does, wherever it stands in its file."""
-    constants = [_instructions(one) if isinstance(one, CodeType) else one for one in code.co_consts]
-    return [code.co_code, code.co_names, constants]
+    return [code.co_code, code.co_names, [_constant(one) for one in code.co_consts]]
+
+
+def _constant(value: Any) -> Any:
+    if isinstance(value, CodeType):
+        return _instructions(value)
+    # The order of a set is another one in each process.
+    return sorted(map(repr, value)) if isinstance(value, frozenset) else value
 
 
 def _held(f: FunctionType, above: list[FunctionType]) -> dict[str, Any]:
-    """Variables of the functions around this one that it uses, by name."""
-    held: dict[str, Any] = {}
+    """Variables of the functions around this one that it uses, by name, and defaults of its arguments."""
+    defaults = f.__defaults__, f.__kwdefaults__
+    held: dict[str, Any] = {"defaults": defaults} if any(defaults) else {}
     for name, value in inspect.getclosurevars(f).nonlocals.items():
         if _is_local(value):
             held[name] = _description(value), {} if value in [*above, f] else _held(value, [*above, f])

@@ -276,11 +276,15 @@ class ConditionalLogitResults(Results):
 def _numbers_of_cases(cases: Any, strata: pd.Index, rows: NDArray[np.int64]) -> NDArray[np.int64]:
     """How many rows of each stratum are cases."""
     if isinstance(cases, pd.Series | Mapping):
+        if isinstance(cases, pd.Series) and not cases.index.is_unique:
+            raise ValueError("cases must have one number for each stratum, got labels that occur twice")
         if missing := [label for label in strata if label not in cases]:
             raise ValueError(f"cases must have a number for each stratum, and has none for {missing[:10]}")
         numbers = [cases[label] for label in strata]
-    else:
+    elif isinstance(cases, int | np.integer):
         numbers = [cases] * len(strata)
+    else:
+        raise TypeError(f"cases must be an integer, or a mapping or series by stratum, got {type(cases).__name__}")
     for label, number, most in zip(strata, numbers, rows, strict=True):
         if isinstance(number, bool) or not isinstance(number, int | np.integer) or not 0 <= number <= most:
             raise ValueError(

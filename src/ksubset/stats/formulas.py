@@ -2,6 +2,7 @@
 
 import copy
 import importlib
+import pickle
 import warnings
 from collections.abc import Collection, Container
 from types import ModuleType
@@ -35,6 +36,13 @@ class Covariates:
         self._modules = {name: value.__name__ for name, value in context.items() if isinstance(value, ModuleType)}
         self._others = {name: value for name, value in context.items() if name not in self._modules}
 
+    def __getstate__(self) -> dict[str, Any]:
+        # A local function cannot be pickled, and nothing but new rows needs it.
+        return {
+            **self.__dict__,
+            "_others": {name: value for name, value in self._others.items() if _is_picklable(value)},
+        }
+
     def of(self, data: pd.DataFrame) -> pd.DataFrame:
         """The columns of new rows.
 
@@ -51,7 +59,7 @@ class Covariates:
         # Formulaic takes notes in what it is given.
         spec = copy.deepcopy(self._spec)
         # A column must not take the name of what was none.
-        known = data[[name for name in data.columns if name in self._columns]]
+        known = _plain_text(data[[name for name in data.columns if name in self._columns]])
         context = self._others | {name: importlib.import_module(module) for name, module in self._modules.items()}
         try:
             with warnings.catch_warnings():
@@ -86,7 +94,7 @@ def by_formula(formula: str, data: pd.DataFrame) -> tuple[pd.Series, pd.DataFram
     # Names that are no columns are those of whoever called `from_formula`.
     context = capture_context(2) or {}
     try:
-        matrices = formulaic.model_matrix(formula, data, context=context, na_action="raise")
+        matrices = formulaic.model_matrix(formula, _plain_text(data), context=context, na_action="raise")
     except ValueError as error:
         raise ValueError(_refused("data", error)) from error
     except formulaic.errors.FormulaicError as error:
@@ -132,6 +140,20 @@ def new_rows(
         given = {name: column_of(data, column, name) for name, column in given.items()}
     check_rows(index, "exog", **given)
     return x, index, given
+
+
+def _plain_text(data: pd.DataFrame) -> pd.DataFrame:
+    """With text of the dtype "string", which formulaic takes for numbers, as objects."""
+    return data.astype({name: object for name, dtype in data.dtypes.items() if isinstance(dtype, pd.StringDtype)})
+
+
+def _is_picklable(value: Any) -> bool:
+    try:
+        pickle.dumps(value)
+    # Each kind of object refuses in its own way.
+    except Exception:
+        return False
+    return True
 
 
 def _names(spec: Any, source: str, known: Container[str]) -> set[str]:

@@ -8,9 +8,11 @@ import polars as pl
 import pytest
 from sklearn.compose import ColumnTransformer, make_column_selector, make_column_transformer
 from sklearn.datasets import load_breast_cancer
+from sklearn.decomposition import PCA
 from sklearn.linear_model import LogisticRegression
+from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import OneHotEncoder, StandardScaler
+from sklearn.preprocessing import FunctionTransformer, MinMaxScaler, OneHotEncoder, StandardScaler
 from sklearn.tree import DecisionTreeClassifier
 
 from ksubset.selection import KSubsetSelector
@@ -72,6 +74,25 @@ def test_columns_that_a_subset_may_lack(columns: Any) -> None:
     model = make_pipeline(encoded, StandardScaler(), LogisticRegression())
     with pytest.raises(ValueError, match="estimator: expected a ColumnTransformer that takes columns by a function"):
         selector(model).fit(X, y)
+
+
+def test_columns_that_are_made_before() -> None:
+    X, y = table()
+    second = ColumnTransformer([("first", StandardScaler(), [0])], remainder="passthrough")
+    model = make_pipeline(PCA(2), second, LogisticRegression())
+    assert selector(model, 3).fit(X, y).support_.sum() == 3
+
+
+@pytest.mark.parametrize("columns", [[0, 1], slice(0, 2), slice("mean radius", "mean texture"), 0, "mean radius"])
+def test_places_and_ranges_that_no_subset_lacks(columns: Any) -> None:
+    X, y = table()
+    one = columns in (0, "mean radius")
+    made = FunctionTransformer(pd.Series.to_frame) if one else MinMaxScaler()
+    model = make_pipeline(ColumnTransformer([("first", made, columns)]), StandardScaler(), LogisticRegression())
+    always = ["mean radius", "mean texture"]
+    assert selector(model, 3, always_include=always).fit(X, y).support_.sum() == 3
+    with pytest.raises(ValueError, match="estimator: expected a ColumnTransformer"):
+        selector(GridSearchCV(model, {}, cv=3), 3, always_include=["mean area"]).fit(X, y)
 
 
 def test_columns_that_no_subset_lacks() -> None:

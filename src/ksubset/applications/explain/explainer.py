@@ -66,8 +66,8 @@ class SubsetExplainer(BaseEstimator):  # type: ignore[misc]
 
     Arguments:
         model: What is explained: a torch module, of which a copy is kept, or any function of arrays; both map rows of
-            X to `(N, C)`, or values `(N)`. A method of what was fitted to a table gets tables, where X is one of pandas or
-            polars. None explains the labels that `fit` is given.
+            X to `(N, C)`, or values `(N)`. A method of what was fitted to a table gets tables where X is one (pandas,
+            polars). None explains the labels that `fit` is given.
         k: Items to choose of each row, those with fewer keep all.
         output: What the model returns: "probabilities", "logits" or "values".
         surrogate: True trains a surrogate, a perceptron, convolutions or an embedding; or a module of the masked rows

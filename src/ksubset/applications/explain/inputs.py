@@ -70,13 +70,12 @@ def table_like(data: Any, model: Any) -> Callable[[NDArray[Any]], Any]:
     fitted to one; other functions get arrays.
     """
     kind: Any = type(data)
-    fitted_to_a_table = hasattr(getattr(model, "__self__", None), "feature_names_in_")
-    library = kind.__module__.partition(".")[0] if fitted_to_a_table else None
-    if library == "pandas":
+    libraries = {base.__module__.partition(".")[0] for base in kind.__mro__}
+    if not hasattr(getattr(model, "__self__", None), "feature_names_in_"):
+        return np.asarray
+    if "pandas" in libraries:
         return partial(kind, columns=data.columns)
-    if library == "polars":
-        return partial(kind, schema=data.columns)
-    return np.asarray
+    return partial(kind, schema=data.columns, orient="row") if "polars" in libraries else np.asarray
 
 
 class Inputs:

@@ -331,11 +331,15 @@ class KSubsetSelector(DelegatingMixin, MetaEstimatorMixin, BaseEstimator):  # ty
 
     def _ask_the_model(self, problem: Problem) -> None:
         """Let the model itself refuse what is missing, infinite or of any type, whatever its tags say: in one fit."""
-        names = getattr(self, "feature_names_in_", np.zeros(0))
-        check_columns_by_name(self.estimator, names[problem.groups.always_kept] if len(names) else ())
+        check_columns_by_name(self.estimator, getattr(self, "feature_names_in_", ()), problem.groups.always_kept)
         self._takes_missing = False
         if not is_all_numbers(problem.data):
-            problem.fitted(problem.groups.candidates(problem.sizes[-1]))
+            candidates = problem.groups.candidates(problem.sizes[-1])
+            try:
+                problem.fitted(candidates)
+            except Exception as error:
+                error.add_note(f"The model was asked about {len(candidates)} columns, as not all are finite numbers.")
+                raise
             self._takes_missing = True
 
     @property
