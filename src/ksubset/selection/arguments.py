@@ -11,10 +11,19 @@ from sklearn.utils.multiclass import type_of_target
 
 from ksubset.search.arguments import is_integer
 
-__all__ = ["are_classes", "check_distinct", "check_labels", "check_target", "listed", "positions", "seed_of"]
+__all__ = [
+    "MOST_CLASSES",
+    "are_classes",
+    "check_distinct",
+    "check_labels",
+    "check_target",
+    "listed",
+    "positions",
+    "seed_of",
+]
 
-# Of numbers that may be classes or not.
-_MOST_CLASSES = 20
+MOST_CLASSES = 20
+"""Different whole numbers that may be classes; more are taken for numbers."""
 
 
 def check_target(target: Any, data: Any) -> NDArray[Any]:
@@ -33,7 +42,7 @@ def are_classes(target: NDArray[Any], instead: str) -> bool:
     """
     if type_of_target(target, input_name="y").startswith("continuous"):
         return False
-    if target.dtype.kind not in "fiu" or (count := len(np.unique(target))) <= _MOST_CLASSES:
+    if target.dtype.kind not in "fiu" or (count := len(np.unique(target))) <= MOST_CLASSES:
         return True
     if target.dtype.kind != "f" and len(target) < 10 * count:
         warnings.warn(f"y: {count} different integers are taken for classes; {instead}", stacklevel=4)

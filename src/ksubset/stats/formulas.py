@@ -150,7 +150,7 @@ def _plain_text(data: pd.DataFrame) -> pd.DataFrame:
 def _is_picklable(value: Any) -> bool:
     try:
         pickle.dumps(value)
-    # Each kind of object refuses in its own way.
+    # A lambda, a lock or a file each refuse in their own way.
     except Exception:
         return False
     return True

@@ -83,7 +83,9 @@ def test_columns_that_are_made_before() -> None:
     assert selector(model, 3).fit(X, y).support_.sum() == 3
 
 
-@pytest.mark.parametrize("columns", [[0, 1], slice(0, 2), slice("mean radius", "mean texture"), 0, "mean radius"])
+@pytest.mark.parametrize(
+    "columns", [[0, 1], slice(0, 2), slice(1, 2), slice("mean radius", "mean texture"), 0, "mean radius"]
+)
 def test_places_and_ranges_that_no_subset_lacks(columns: Any) -> None:
     X, y = table()
     one = columns in (0, "mean radius")

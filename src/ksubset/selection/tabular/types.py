@@ -11,6 +11,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 from sklearn.utils.multiclass import type_of_target
 
+from ksubset.selection.arguments import MOST_CLASSES
 from ksubset.selection.tabular.files import CsvFormat
 from ksubset.selection.tabular.notation import parse
 
@@ -148,7 +149,7 @@ def _has_classes(values: Any, column: pd.Series) -> bool:
     if isinstance(values, pd.Categorical) or column.dtype.kind == "b":
         return True
     count = len(np.unique(values))
-    return type_of_target(values) != "continuous" and count <= 20 and len(values) >= 10 * count
+    return type_of_target(values) != "continuous" and count <= MOST_CLASSES and len(values) >= 10 * count
 
 
 def _seems_useless(values: Any) -> str | None:

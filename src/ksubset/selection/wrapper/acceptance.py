@@ -55,7 +55,8 @@ def _has(columns: Any, named: Collection[str], in_place: int) -> bool:
         ends = [end for end in (columns.start, columns.stop) if end is not None]
         if ends and all(isinstance(end, str) for end in ends):
             return all(end in named for end in ends)
-        return columns.start in (None, 0) and (columns.stop is None or 0 <= columns.stop <= in_place)
+        start, stop = columns.start or 0, columns.stop
+        return start == 0 if stop is None else 0 <= start and 0 <= stop <= in_place
     wanted = [columns] if isinstance(columns, str) or np.ndim(columns) == 0 else list(columns)
     if any(isinstance(one, bool | np.bool_) for one in wanted):
         return False
@@ -65,11 +66,7 @@ def _has(columns: Any, named: Collection[str], in_place: int) -> bool:
 def is_all_numbers(data: Any) -> bool:
     """Whether data `(N, n)` has finite numbers alone, which every model takes."""
     if is_dataframe(data):
-        columns = (np.asarray(safe_indexing(data, column, axis=1)) for column in range(data.shape[1]))
-        return all(column.dtype.kind in "biu" or _is_finite(column) for column in columns)
-    values = data.data if hasattr(data, "tocsc") else data
-    return values.dtype.kind not in "Of" or _is_finite(values)
-
-
-def _is_finite(values: Any) -> bool:
-    return values.dtype.kind == "f" and bool(np.isfinite(values).all())
+        parts = (np.asarray(safe_indexing(data, column, axis=1)) for column in range(data.shape[1]))
+    else:
+        parts = iter([data.data if hasattr(data, "tocsc") else data])
+    return all(part.dtype.kind in "biu" or (part.dtype.kind == "f" and np.isfinite(part).all()) for part in parts)
