@@ -1,6 +1,6 @@
 """What a model takes: asked, and looked at, before subsets of columns are searched for it."""
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -56,7 +56,7 @@ def _has(columns: Any, named: Collection[str], in_place: int) -> bool:
         if ends and all(isinstance(end, str) for end in ends):
             return all(end in named for end in ends)
         start, stop = columns.start or 0, columns.stop
-        return start == 0 if stop is None else 0 <= start and 0 <= stop <= in_place
+        return start == 0 if stop is None else start >= 0 and 0 <= stop <= in_place
     wanted = [columns] if isinstance(columns, str) or np.ndim(columns) == 0 else list(columns)
     if any(isinstance(one, bool | np.bool_) for one in wanted):
         return False
@@ -65,8 +65,7 @@ def _has(columns: Any, named: Collection[str], in_place: int) -> bool:
 
 def is_all_numbers(data: Any) -> bool:
     """Whether data `(N, n)` has finite numbers alone, which every model takes."""
+    parts: Iterable[Any] = [data.data if hasattr(data, "tocsc") else data]
     if is_dataframe(data):
         parts = (np.asarray(safe_indexing(data, column, axis=1)) for column in range(data.shape[1]))
-    else:
-        parts = iter([data.data if hasattr(data, "tocsc") else data])
     return all(part.dtype.kind in "biu" or (part.dtype.kind == "f" and np.isfinite(part).all()) for part in parts)
