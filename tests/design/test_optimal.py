@@ -125,6 +125,14 @@ def test_with_a_prior_fewer_runs_than_coefficients() -> None:
     assert found.information.shape == (P, P)
 
 
+def test_constraints_are_read_once() -> None:
+    rules = [AtMost(1, [0, N - 1]), AtMost(1, [0, 1])]
+    settings: dict[str, object] = {"method": "search", "random_state": 0}
+    expected = optimal_design(ROWS, K, constraints=rules, **settings)
+    found = optimal_design(ROWS, K, constraints=iter(rules), **settings)
+    np.testing.assert_array_equal(found.subset, expected.subset)
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [

@@ -188,6 +188,7 @@ def test_scikit_learn_clones_it_and_takes_it_into_a_pipeline(field: np.ndarray) 
         ({"constraints": [AtMost(1, range(N))]}, None, "constraints: no subset of size 3"),
         ({}, ["a"] * 60, "y: expected numbers, or an estimator that classifies"),
         ({"estimator": LogisticRegression()}, ["a"] * 60, "y: expected two classes or more"),
+        ({"estimator": LogisticRegression()}, None, "y: expected the classes that LogisticRegression"),
         ({}, [1.0] * 60, r"y: expected values that differ, got \[1.0\] for all snapshots"),
         ({}, [1.0] * 59, "inconsistent numbers of samples"),
     ],
@@ -195,6 +196,12 @@ def test_scikit_learn_clones_it_and_takes_it_into_a_pipeline(field: np.ndarray) 
 def test_bad_input_is_named(field: np.ndarray, arguments: dict[str, Any], y: Any, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         SensorSelector(**{"n_sensors": 3, **arguments}).fit(field, y)
+
+
+@pytest.mark.parametrize("argument", ["always", "exclude", "constraints"])
+def test_what_is_read_once_is_refused(field: np.ndarray, argument: str) -> None:
+    with pytest.raises(TypeError, match=f"{argument}: expected a sequence, as each fit reads it again, got <list_iter"):
+        SensorSelector(3, **{argument: iter([1])}).fit(field)
 
 
 def test_bad_fields_and_readings_are_named(field: np.ndarray) -> None:

@@ -382,6 +382,16 @@ X = np.stack([np.sin(T), np.cos(T)], 1)
         ({"x": np.ma.masked_greater(X, 0.99)}, ValueError, "x: expected finite"),
         ({"x": X * 1j}, TypeError, "x: expected real"),
         ({"x": "data"}, TypeError, "x: expected real"),
+        (
+            {"t": pd.date_range("2020", periods=101, freq="100ms")},
+            TypeError,
+            r"t: expected real numbers, got datetime64",
+        ),
+        ({"t": pd.to_timedelta(T, unit="s")}, TypeError, r"t: expected real numbers, got timedelta64"),
+        ({"t": T.astype(str)}, TypeError, "t: expected real numbers, got <U"),
+        ({"x": X.astype(str).astype(object)}, TypeError, "x: expected real numbers, got text"),
+        ({"random_state": "a"}, ValueError, "random_state: expected an integer from 0 .* got 'a'"),
+        ({"random_state": -1}, ValueError, "random_state: expected an integer from 0 .* got -1"),
         ({"x": X[None, None]}, ValueError, r"x: expected shape \(T, d\)"),
         ({"x": [X, X[:, :1]]}, ValueError, "x: expected trajectories of the same"),
         ({"x": []}, ValueError, "t: expected times of each of 0"),
@@ -441,7 +451,9 @@ def test_bad_arguments_are_named(arguments: dict[str, Any], error: type[Exceptio
         ({"degree": -1}, ValueError, "degree: expected"),
         ({"derivatives": 1.5}, TypeError, "derivatives: expected"),
         ({"frequencies": [0]}, ValueError, "frequencies: expected"),
+        ({"frequencies": 1.0}, TypeError, "frequencies: expected a sequence, got 1.0"),
         ({"functions": {"f": 3}}, TypeError, "functions: expected"),
+        ({"functions": [np.sin]}, TypeError, "functions: expected functions by name, got"),
     ],
 )
 def test_bad_libraries_are_named(arguments: dict[str, Any], error: type[Exception], match: str) -> None:
@@ -493,3 +505,55 @@ def test_widths_of_long_series_take_no_time() -> None:
     t = np.linspace(0, 1e4, 200_000)
     wide = half_width(np.sin(t)[:, None] + 0.1 * np.random.default_rng(0).normal(size=(200_000, 1)), 1)
     assert 3 <= wide < 1000
+
+
+def spiral() -> pd.DataFrame:
+    t = np.linspace(0, 10, 401)
+    return pd.DataFrame(
+        np.exp(-0.1 * t)[:, None] * np.stack([np.cos(2 * t), np.sin(2 * t)], 1), columns=["pos", "vel"], index=t
+    )
+
+
+def test_states_of_tables_go_by_names() -> None:
+    frame = spiral()
+    found = discover_equations(frame, frame.index, 2)
+    swapped = frame[["vel", "pos"]]
+    for states in (swapped, pl.from_pandas(swapped)):
+        np.testing.assert_array_equal(found.predict(states), found.predict(frame.to_numpy()))
+    np.testing.assert_array_equal(
+        found.simulate(swapped.iloc[0], frame.index), found.simulate(frame.to_numpy()[0], frame.index)
+    )
+    np.testing.assert_array_equal(found.predict(frame.set_axis([0, 1], axis=1)), found.predict(frame))
+    with pytest.raises(ValueError, match=r"x: expected the variables \['pos', 'vel'\], got \['speed', 'weight'\]"):
+        found.predict(frame.set_axis(["speed", "weight"], axis=1))
+    with pytest.raises(ValueError, match=r"x0: expected the variables \['pos', 'vel'\], got \['pos', 'pos'\]"):
+        found.simulate(pd.Series([1.0, 0.0], index=["pos", "pos"]), frame.index)
+
+
+def test_numbers_of_terms_go_by_names() -> None:
+    frame = spiral()
+    found = discover_equations(frame, frame.index, pd.Series({"vel": 1, "pos": 2}))
+    assert [len(names) for names in found.names] == [2, 1]
+    with pytest.raises(ValueError, match=r"k: expected the variables \['pos', 'vel'\], got \['pos', 'speed'\]"):
+        discover_equations(frame, frame.index, pd.Series({"pos": 2, "speed": 2}))
+
+
+def test_names_of_columns_are_not_exchanged() -> None:
+    frame = spiral()
+    with pytest.raises(ValueError, match=r"variables: expected the names of the columns in their order \['pos', 'v"):
+        discover_equations(frame, frame.index, 2, variables=["vel", "pos"])
+
+
+def test_a_series_names_its_variable() -> None:
+    decay = pd.Series(np.exp(-T), name="level")
+    found = discover_equations(decay, T, 1)
+    assert str(found) == "level' = -1.000 level"
+    np.testing.assert_array_equal(found.predict(decay), found.predict(decay.to_numpy()))
+    with pytest.raises(ValueError, match=r"x: expected the variables \['level'\], got \['mass'\]"):
+        found.predict(decay.rename("mass"))
+
+
+def test_seeds_are_drawn_from_generators() -> None:
+    expected = discover_equations(X, T, 2, random_state=np.random.RandomState(0))
+    found = discover_equations(X, T, 2, random_state=np.random.default_rng(0))
+    np.testing.assert_allclose(found.coefficients, expected.coefficients)

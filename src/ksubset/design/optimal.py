@@ -11,7 +11,7 @@ from ksubset.design.criteria import Array, AverageVariance, Criterion, Determina
 from ksubset.design.exchange import drawn, exchange
 from ksubset.design.relaxation import Relaxed, relax
 from ksubset.search import Constraint, minimize
-from ksubset.search.arguments import check_integer
+from ksubset.search.arguments import check_integer, listed
 from ksubset.search.space import SearchSpace
 
 __all__ = ["DesignResult", "optimal_design"]
@@ -121,9 +121,10 @@ def optimal_design(
         if value not in known:
             raise ValueError(f"{name}: expected one of {', '.join(known)}, got {value!r}")
     starts = check_integer("num_starts", num_starts, 1)
-    space = SearchSpace(len(rows), size, always=always, exclude=exclude, constraints=constraints)
+    rules = listed("constraints", constraints)
+    space = SearchSpace(len(rows), size, always=always, exclude=exclude, constraints=rules)
     before = _prior(prior, rows.shape[1])
-    problem = _Problem(rows, before, criterion, space, constraints)
+    problem = _Problem(rows, before, criterion, space, rules)
     seed = int(np.random.default_rng(random_state).integers(2**31 - 1))
     return problem.solve(method, starts, seed)
 

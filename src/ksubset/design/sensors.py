@@ -1,7 +1,7 @@
 """The scikit-learn selector that places exactly k sensors in a field."""
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -120,6 +120,9 @@ class SensorSelector(SelectorMixin, BaseEstimator):  # type: ignore[misc]
         if modes is not None:
             modes = check_integer("n_modes", modes, 1)
         size = check_integer("n_sensors", self.n_sensors, 1)
+        for name in ("always", "exclude", "constraints"):
+            if isinstance(getattr(self, name), Iterator):
+                raise TypeError(f"{name}: expected a sequence, as each fit reads it again, got {getattr(self, name)!r}")
         data = validate_data(self, X, dtype=np.float64, ensure_min_samples=3)
         if size > data.shape[1]:
             raise ValueError(f"n_sensors: expected at most {data.shape[1]}, as many as places, got {size}")
@@ -129,6 +132,8 @@ class SensorSelector(SelectorMixin, BaseEstimator):  # type: ignore[misc]
         self.mean_ = data.mean(0)
         if not (data != data[0]).any():
             raise ValueError("X: expected snapshots that differ, got the same field in all of them")
+        if y is None and self.estimator is not None and is_classifier(self.estimator):
+            raise ValueError(f"y: expected the classes that {self.estimator!r} tells apart, got None")
         target = None if y is None else self._target(y, data)
         told = data if target is None else self._numbers(target)
         if not (told != told[0]).any():

@@ -10,7 +10,7 @@ from ksubset.search.arguments import check_integer
 
 __all__ = [
     "check_axes", "check_even", "check_increasing", "check_long_enough", "check_names", "check_sizes", "check_state",
-    "check_trajectories", "given_names",
+    "check_trajectories", "given_names", "names_of_columns", "names_of_entries", "ordered",
 ]  # fmt: skip
 
 Array = NDArray[np.float64]
@@ -45,14 +45,43 @@ def given_names(x: Any) -> tuple[Any, ...] | None:
     Raises:
         ValueError: Trajectories have different names.
     """
-    found = [tuple(state.columns) for state in (x if isinstance(x, list) else [x]) if hasattr(state, "columns")]
-    named = [names for names in found if any(isinstance(name, str) for name in names)]
+    named = [names for state in (x if isinstance(x, list) else [x]) if (names := names_of_columns(state)) is not None]
     if not named:
         return None
     for names in named:
         if names != named[0]:
             raise ValueError(f"x: expected trajectories of the same columns, got {list(named[0])} and {list(names)}")
     return named[0]
+
+
+def names_of_columns(value: Any) -> tuple[Any, ...] | None:
+    """Names of a data frame's columns, or a series' own one; None without names, or with numbers for names."""
+    names = tuple(value.columns) if hasattr(value, "columns") else (getattr(value, "name", None) or None,)
+    return names if any(isinstance(name, str) for name in names) else None
+
+
+def names_of_entries(value: Any) -> tuple[Any, ...] | None:
+    """Names of the entries of a row of a data frame; None without names, or with numbers for names."""
+    names = tuple(value.keys()) if hasattr(value, "keys") else ()
+    return names if any(isinstance(name, str) for name in names) else None
+
+
+def ordered(name: str, values: Any, given: tuple[Any, ...] | None, variables: Sequence[str]) -> Any:
+    """Values whose last axis has the given names, in the order of the variables; unchanged if they have no names.
+
+    Raises:
+        ValueError: The names are not those of the variables.
+    """
+    if given is None:
+        return values
+    if sorted(map(str, given)) != sorted(variables):
+        raise ValueError(
+            f"{name}: expected the variables {list(variables)}, got {list(given)}; without names, as of "
+            f"{name}.to_numpy(), they are taken in their order"
+        )
+    # The one variable of a series has no axis.
+    places = [list(map(str, given)).index(variable) for variable in variables]
+    return values if len(places) == 1 else np.asarray(values)[..., places]
 
 
 def check_state(name: str, value: Any, num_axes: int, num_variables: int | None = None) -> Array:
@@ -114,16 +143,20 @@ def check_names(argument: str, names: Any, defaults: Sequence[str]) -> tuple[str
     return listed
 
 
-def check_sizes(k: Any, num_equations: int, num_terms: int) -> list[int] | None:
-    """Numbers of terms of each equation; None for "auto"."""
+def check_sizes(k: Any, variables: Sequence[str], num_terms: int) -> list[int] | None:
+    """Numbers of terms of each variable's equation; None for "auto"."""
     if isinstance(k, str):
         if k != "auto":
             raise ValueError(f"k: expected an integer, one for each equation or 'auto', got {k!r}")
         return None
-    given = list(k) if isinstance(k, Sequence) or np.ndim(k) else [k] * num_equations
+    given = (
+        ordered("k", k, names_of_entries(k), variables)
+        if isinstance(k, Sequence) or np.ndim(k)
+        else [k] * len(variables)
+    )
     sizes = [check_integer("k", size, 1) for size in given]
-    if len(sizes) != num_equations:
-        raise ValueError(f"k: expected one number of terms for each of {num_equations} equations, got {len(sizes)}")
+    if len(sizes) != len(variables):
+        raise ValueError(f"k: expected one number of terms for each of {len(variables)} equations, got {len(sizes)}")
     if max(sizes) > num_terms:
         raise ValueError(f"k: expected at most the {num_terms} terms of the library, got {max(sizes)}")
     return sizes
@@ -132,8 +165,10 @@ def check_sizes(k: Any, num_equations: int, num_terms: int) -> list[int] | None:
 def _numbers(name: str, value: Any) -> Array:
     try:
         given = np.asarray(value)
-        if np.iscomplexobj(given):
-            raise TypeError(given.dtype)
+        # Dates and text would become numbers, those of dates in whatever unit they have.
+        text = given.dtype == object and any(isinstance(entry, str | bytes) for entry in given.flat)
+        if given.dtype.kind not in "biufO" or text:
+            raise TypeError("text" if text else given.dtype)
         numbers = given.astype(np.float64)
     except (TypeError, ValueError) as error:
         raise TypeError(f"{name}: expected real numbers, got {error}") from error

@@ -80,9 +80,11 @@ def discover_equations(
 
     Arguments:
         x: States `(T, d)`, or of fields `(T, N_1, ..., N_m, d)`, without the last axis if d is 1; a list of arrays for
-            several trajectories, on the same grid. States may be data frames with a column for each variable.
+            several trajectories, on the same grid. States may be data frames with a column for each variable, or, for
+            one variable, series.
         t: Times `(T)`, increasing, for the weak form evenly spaced; a list of arrays if they differ by trajectory.
-        k: Terms of each equation, one number for all or one for each; or "auto".
+        k: Terms of each equation, one number for all or one for each, by name in a series with an index of names; or
+            "auto".
         space: Coordinates `(N)` along each axis of space, several as a list; None for trajectories.
         library: The terms; None are all monomials up to degree 3, on a grid with all derivatives up to the fourth.
         form: "weak" or "strong".
@@ -90,8 +92,8 @@ def discover_equations(
             or more above the highest order of a derivative; None to read them off the spectra of the data, where noise
             begins.
         max_terms: With "auto", the most that are tried.
-        variables: Names, `(d)`; None are those of the columns of a data frame, and otherwise x, y, z, on a grid u, v,
-            w, and x1, x2, ... if there are more.
+        variables: Names, `(d)`; None are those of the columns of a data frame or of a series, and otherwise x, y, z, on
+            a grid u, v, w, and x1, x2, ... if there are more.
         random_state: Seed of the random starts of searches that are not exhaustive.
 
     Raises:
@@ -125,15 +127,18 @@ def discover_equations(
     num_variables = states[0].shape[-1]
     usual = ("u", "v", "w") if axes else ("x", "y", "z")
     # On a grid, the columns of a table would be points.
+    columns = None if axes else given_names(x)
     names = check_names(
-        "variables", given_names(x) if variables is None and not axes else variables,
+        "variables", columns if variables is None else variables,
         usual[:num_variables] if num_variables <= 3 else [f"x{place + 1}" for place in range(num_variables)],
     )  # fmt: skip
+    if columns is not None and names != columns and set(names) == set(columns):
+        raise ValueError(f"variables: expected the names of the columns in their order {list(columns)}, or others")
     space_names = ("x", "y", "z")[: len(axes)]
     terms = library.terms(names, space_names)
     if not terms:
         raise ValueError(f"library: expected a term or more, got {library!r}")
-    sizes = check_sizes(k, num_variables, len(terms))
+    sizes = check_sizes(k, names, len(terms))
     tried = min(check_integer("max_terms", max_terms, 1), len(terms))
     most = tried if sizes is None else max(sizes)
     grids = _axes(states, times, axes, form, half_widths, library.derivatives)

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ksubset.search.arguments import check_integer, check_positive
+from ksubset.search.arguments import check_integer, check_positive, listed
 
 __all__ = ["Library", "Term"]
 
@@ -74,8 +74,10 @@ class Library:
     def __post_init__(self) -> None:
         check_integer("degree", self.degree, 0)
         check_integer("derivatives", self.derivatives, 0)
-        for frequency in self.frequencies:
+        for frequency in listed("frequencies", self.frequencies):
             check_positive("frequencies", frequency)
+        if not isinstance(self.functions, Mapping):
+            raise TypeError(f"functions: expected functions by name, got {self.functions!r}")
         for name, function in self.functions.items():
             if not isinstance(name, str) or not callable(function):
                 raise TypeError(f"functions: expected functions by name, got {name!r}: {function!r}")

@@ -8,7 +8,15 @@ from numpy.typing import NDArray
 from scipy.integrate import solve_ivp
 from scipy.sparse import eye_array
 
-from ksubset.equations.arguments import check_axes, check_increasing, check_long_enough, check_state
+from ksubset.equations.arguments import (
+    check_axes,
+    check_increasing,
+    check_long_enough,
+    check_state,
+    names_of_columns,
+    names_of_entries,
+    ordered,
+)
 from ksubset.equations.derivatives import along, difference_matrix
 from ksubset.equations.library import Term
 
@@ -103,7 +111,8 @@ class Equations:
         """Derivatives in time; those in space are by differences of the nearest points.
 
         Arguments:
-            x: States `(T, d)`, or `(T, N_1, ..., N_m, d)` on a grid; without the last axis if d is 1.
+            x: States `(T, d)`, or `(T, N_1, ..., N_m, d)` on a grid; without the last axis if d is 1. Columns of a data
+                frame go by their names, which must be those of the variables.
             space: Coordinates `(N)` along each axis of space, several as a list.
 
         Returns:
@@ -112,7 +121,8 @@ class Equations:
         Raises:
             TypeError, ValueError: For arguments of a wrong kind, shape or number; the message names them.
         """
-        state = check_state("x", x, len(self.space), len(self.variables))
+        values = x if self.space else ordered("x", x, names_of_columns(x), self.variables)
+        state = check_state("x", values, len(self.space), len(self.variables))
         axes = check_axes(space, len(self.space), state.shape[1:-1])
         result = np.zeros(state.shape)
         time = eye_array(len(state), format="csr")
@@ -128,7 +138,7 @@ class Equations:
         """Solve the equations from a state on, by the method of Dormand and Prince of order 8; without space.
 
         Arguments:
-            x0: State at the first time, `(d)`.
+            x0: State at the first time, `(d)`; a row of a data frame goes by its names.
             t: Times, increasing, `(T)`.
             rtol: Relative tolerance of the solver.
             atol: Its absolute tolerance.
@@ -142,7 +152,8 @@ class Equations:
         """
         if self.space:
             raise ValueError("simulate: expected equations without derivatives in space")
-        start = check_state("x0", [x0], 0, len(self.variables))[0]
+        state = ordered("x0", x0, names_of_entries(x0), self.variables)
+        start = check_state("x0", [state], 0, len(self.variables))[0]
         times = check_increasing("t", t, max(1, np.size(t)))
         if len(times) == 1:
             # The solver returns no state for an interval of no length.

@@ -50,10 +50,15 @@ def are_classes(target: NDArray[Any], instead: str) -> bool:
 
 
 def seed_of(random_state: Any) -> int:
-    """A seed as of scikit-learn's `random_state`; of None a new one each time."""
-    if random_state is None:
-        return int(np.random.default_rng().integers(2**31 - 1))
-    return int(check_random_state(random_state).randint(2**31 - 1))
+    """A seed as of scikit-learn's `random_state`, or drawn from a generator of NumPy; of None a new one each time."""
+    if random_state is None or isinstance(random_state, np.random.Generator):
+        return int(np.random.default_rng(random_state).integers(2**31 - 1))
+    try:
+        return int(check_random_state(random_state).randint(2**31 - 1))
+    except ValueError as error:
+        raise ValueError(
+            f"random_state: expected an integer from 0 to 2**32 - 1, a generator of NumPy or None, got {random_state!r}"
+        ) from error
 
 
 def listed(value: Any, argument: str) -> Sequence[Any]:
