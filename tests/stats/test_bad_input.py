@@ -90,6 +90,31 @@ def test_rows_in_another_order_are_refused(made: dict[str, Any]) -> None:
             expected.predict(made["x"], offset=pd.Series(np.zeros(ROWS), made["x"].index[::-1]), **of_rows)
 
 
+def test_series_in_another_order_beside_an_array_are_refused(made: dict[str, Any]) -> None:
+    values = made["x"].to_numpy()
+    for model, first, second, of_model in (
+        (logit, "y", "group", {}), (cox, "time", "event", {"ties": "efron"})
+    ):  # fmt: skip
+        rows = {name: pd.Series(made[name]) for name in (first, second)}
+        fitted = model(made, x=values, **rows, **of_model)
+        clusters = pd.Series(made["group"])
+        fitted.fit("clustered", clusters=clusters)
+        with pytest.raises(ValueError, match=rf"{second}s? must have the index of (endog|{first}), got another one"):
+            model(made, x=values, **rows | {second: rows[second][::-1]})
+        with pytest.raises(ValueError, match=rf"clusters must have the index of (endog|{first}), got another one"):
+            fitted.fit("clustered", clusters=clusters[::-1])
+
+
+def test_a_series_of_new_rows_goes_by_its_name(made: dict[str, Any]) -> None:
+    for model, of_rows in ((logit, {"groups": made["group"]}), (cox, {})):
+        found = model(made, x=made["x"]["dose"]).fit()
+        expected = found.predict(made["x"][["dose"]], **of_rows)
+        for same in (made["x"]["dose"], made["x"]["dose"].rename(None)):
+            pd.testing.assert_series_equal(found.predict(same, **of_rows), expected)
+        with pytest.raises(ValueError, match=r"exog must have the columns \['dose'\], got \['age'\]"):
+            found.predict(made["x"]["age"], **of_rows)
+
+
 def test_one_stratum(made: dict[str, Any]) -> None:
     model = logit(made, group=np.zeros(ROWS))
     assert np.isfinite(model.fit().bse).all()

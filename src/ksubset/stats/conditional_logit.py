@@ -63,7 +63,8 @@ class ConditionalLogit:
 
     def __init__(self, endog: Any, exog: Any, groups: Any, *, weights: Any = None, offset: Any = None) -> None:
         x, self._names, self._index = reading.columns(exog)
-        reading.check_rows(self._index, "exog", endog=endog, groups=groups, weights=weights, offset=offset)
+        given = {"endog": endog, "groups": groups, "weights": weights, "offset": offset}
+        self._rows = reading.check_rows(self._index, "exog", **given)
         n = len(x)
         y = reading.events(endog, "endog", n)
         self._offset = np.zeros(n) if offset is None else reading.numbers(offset, "offset", n)
@@ -169,7 +170,7 @@ class ConditionalLogit:
             RuntimeError: No convergence.
         """
         if clusters is not None:
-            reading.check_rows(self._index, "exog", clusters=clusters)
+            reading.check_rows(*self._rows, clusters=clusters)
             code, _ = reading.labels(clusters, "clusters", len(self._x))
             if (code[self._order] != np.repeat(code[self._order[self._first]], self._sizes)).any():
                 raise ValueError("clusters must be the same in all rows of a stratum")

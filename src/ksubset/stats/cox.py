@@ -86,7 +86,7 @@ class CoxPH:
             raise ValueError(f"ties must be one of {sorted(_METHODS)}, got {ties!r}")
         x, self._names, self._index = reading.columns(exog)
         rows = {"time": time, "event": event, "entry": entry, "strata": strata, "weights": weights, "offset": offset}
-        reading.check_rows(self._index, "exog", **rows)
+        self._rows = reading.check_rows(self._index, "exog", **rows)
         n = len(x)
         leaves, had = reading.numbers(time, "time", n), reading.events(event, "event", n)
         enters = np.full(n, -np.inf) if entry is None else reading.numbers(entry, "entry", n)
@@ -260,7 +260,7 @@ class CoxPH:
             RuntimeError: No convergence.
         """
         if clusters is not None:
-            reading.check_rows(self._index, "exog", clusters=clusters)
+            reading.check_rows(*self._rows, clusters=clusters)
             reading.labels(clusters, "clusters", len(self._x))
         events = int(self._deaths.sum())
         design = self._solved_at(np.zeros(len(self._order)))[3] if self._offset.any() else None

@@ -75,7 +75,7 @@ def table(data: Any) -> pd.DataFrame | None:
 
 def matching_columns(exog: Any, names: list[str]) -> Columns:
     """Read covariates of new rows, in the model's order; ValueError where they are not those of the model."""
-    frame = table(exog)
+    frame = exog.to_frame() if isinstance(exog, pd.Series) and exog.name is not None else table(exog)
     # Columns that are too many need not be numbers.
     given = columns(exog).names if frame is None else [str(name) for name in frame.columns]
     if len(given) != len(names) or (frame is not None and set(given) != set(names)):
@@ -85,17 +85,23 @@ def matching_columns(exog: Any, names: list[str]) -> Columns:
     return Columns(values[:, order], names, rows)
 
 
-def check_rows(index: pd.Index | None, what: str, **given: Any) -> None:
-    """Series belong to the rows of an index: ValueError where that of one says that they are others, or in another
-    order.
+def check_rows(index: pd.Index | None, what: str, **given: Any) -> tuple[pd.Index | None, str]:
+    """Series belong to the rows of an index, or, without one, of the first series: ValueError where that of one says
+    that they are others, or in another order.
+
+    Returns:
+        The index that all have, and whose it is.
     """
-    if index is None:
-        return
     for name, values in given.items():
-        if isinstance(values, pd.Series) and len(values) == len(index) and not values.index.equals(index):
+        if not isinstance(values, pd.Series):
+            continue
+        if index is None:
+            index, what = values.index, name
+        elif len(values) == len(index) and not values.index.equals(index):
             raise ValueError(
                 f"{name} must have the index of {what}, got another one; {name}.to_numpy() is taken row by row"
             )
+    return index, what
 
 
 def numbers(values: Any, name: str, rows: int) -> Array:
