@@ -59,3 +59,39 @@ def test_what_is_no_loss(result: Callable[[Tensor], Any], named: str) -> None:
 def test_a_flag_that_is_none() -> None:
     with pytest.raises(TypeError, match="straight_through must be a bool, got 'False'"):
         GumbelTopK(0.5, "False")  # type: ignore[arg-type]
+
+
+class OfAnotherShape(Estimator):
+    """It makes something else of its sample or its losses."""
+
+    def __init__(self, **made: Any) -> None:
+        super().__init__()
+        self.made = made
+
+    def sample(self, dist: Any, num_samples: int, generator: Any = None) -> Tensor:
+        drawn = super().sample(dist, num_samples, generator)
+        return self.made["sample"](drawn) if "sample" in self.made else drawn
+
+    def surrogate(self, loss: Tensor, sample: Tensor, dist: Any) -> Tensor:
+        values = (loss.detach() * dist.log_prob(sample)).to(loss.dtype)
+        return self.made["surrogate"](values) if "surrogate" in self.made else values
+
+
+@pytest.mark.parametrize(
+    ("method", "made", "error", "message"),
+    [
+        ("surrogate", lambda v: v.mean(), ValueError, r"surrogate must return shape \(8, 3\), got \(\)"),
+        ("surrogate", lambda v: v.mean(0), ValueError, r"surrogate must return shape \(8, 3\), got \(3,\)"),
+        ("surrogate", lambda v: v[..., None], ValueError, r"surrogate must return shape \(8, 3\), got \(8, 3, 1\)"),
+        ("surrogate", lambda v: None, TypeError, "surrogate must return a tensor, got NoneType"),
+        ("sample", lambda z: z[0], ValueError, r"sample must return shape \(8, 3, 5\), got \(3, 5\)"),
+        ("sample", lambda z: z.tolist(), TypeError, "sample must return a tensor, got list"),
+    ],
+)
+def test_methods_of_ones_own_that_return_something_else(
+    method: str, made: Callable[[Tensor], Any], error: type[Exception], message: str
+) -> None:
+    dist = KSubset(2, torch.zeros(3, 5, requires_grad=True))
+    expectation(lambda z: z @ COSTS, dist, OfAnotherShape(), 8).sum().backward()
+    with pytest.raises(error, match=rf"OfAnotherShape\.{message}"):
+        expectation(lambda z: z @ COSTS, dist, OfAnotherShape(**{method: made}), 8)

@@ -1,6 +1,8 @@
 """What an application does with the training floor, and what it relies on."""
 
+import copy
 import math
+import pickle
 from collections.abc import Callable
 from typing import Any
 
@@ -266,6 +268,58 @@ def test_settings_that_no_optimizer_has(name: str) -> None:
         start(**{name: {"learning_rate": 0.1}})
 
 
+@pytest.mark.parametrize("name", ["selector", "network", "tuning"])
+def test_settings_that_an_optimizer_refuses(name: str) -> None:
+    with pytest.raises(ValueError, match=rf"plan\.{name}: Invalid learning rate: -0\.1"):
+        start(**{name: {"lr": -0.1}})
+    with pytest.raises(TypeError, match=rf"plan\.{name}: "):
+        start(**{name: {"lr": "a"}})
+
+
+def test_an_optimizer_that_cannot_be_fused() -> None:
+    training, draw = start(optimizer=torch.optim.RMSprop, rounds=2)
+    assert list(training.run(draw)) == [1, 2]
+
+
+def test_a_state_stays_as_it_was() -> None:
+    with seeded(0):
+        training, draw = start(rounds=20)
+        steps = training.run(draw)
+        for _ in range(10):
+            next(steps)
+        state = training.state_dict()
+        kept = copy.deepcopy(state)
+        ends = []
+        for _ in "ab":
+            list(training.run(draw))
+            ends.append([p.clone() for p in training.network.parameters()])
+            training.load_state_dict(state)
+    torch.testing.assert_close(state, kept, rtol=0, atol=0)
+    torch.testing.assert_close(*ends, rtol=0, atol=0)
+
+
+class Counting(LeaveOneOut):
+    """It has a state."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("count", torch.tensor(0))
+
+    def surrogate(self, loss: Tensor, sample: Tensor, dist: Any) -> Tensor:
+        self.count += 1  # type: ignore[operator]
+        return super().surrogate(loss, sample, dist)
+
+
+def test_a_copy_has_an_estimator_of_its_own() -> None:
+    training, draw = start(Counting(), rounds=4)
+    twin = pickle.loads(pickle.dumps(copy.deepcopy(training)))
+    list(training.run(draw))
+    assert training.state_dict()["estimator.count"] == 4
+    assert twin.state_dict()["estimator.count"] == 0
+    list(twin.run(draw))
+    assert twin.state_dict()["estimator.count"] == 4
+
+
 def test_a_seed_may_be_any_integer() -> None:
     drawn = []
     for seed in (3, np.int64(3)):
@@ -317,7 +371,13 @@ def test_what_is_of_another_kind() -> None:
         start(rounds=2.5)
     with pytest.raises(TypeError, match=r"selecting must be an integer, got 5\.5"):
         start(selecting=5.5)
+    with pytest.raises(TypeError, match="size must be a schedule, such as LinearSchedule, or None, got 3"):
+        start(size=3)
+    with pytest.raises(TypeError, match="annealing must be a number or None, got 'a'"):
+        start(annealing="a")
     training, draw = start()
+    with pytest.raises(TypeError, match="draw: expected a function that gives a Batch, got NoneType from it"):
+        list(training.run(lambda: None))  # type: ignore[arg-type, return-value]
     with pytest.raises(ValueError, match="number must be 1 or more, got 0"):
         list(training.reports(draw, 0))
     with pytest.raises(TypeError, match=r"inputs must be a tuple, such as \(x,\), got Tensor"):

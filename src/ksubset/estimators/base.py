@@ -76,12 +76,24 @@ class Estimator(nn.Module):
             f: `(S, *B, n)` -> `(S, *B)`; result `(*B)`.
         """
         sample = self.sample(dist, num_samples, generator)
+        self._check("sample", sample, (num_samples, *dist.batch_shape, *dist.event_shape))
         loss = f(sample)
         if self.needs_gradient and sample.requires_grad:
             self.require_gradient(loss)
             if not (torch.compiler.is_compiling() or inside_transform() or _comes_from(loss, sample)):
                 raise ValueError(_CUT)
-        return self.surrogate(loss, sample, dist).mean(0)
+        values = self.surrogate(loss, sample, dist)
+        self._check("surrogate", values, loss.shape)
+        return values.mean(0)
+
+    def _check(self, method: str, result: Any, shape: tuple[int, ...]) -> None:
+        """Of another shape, a mean over samples would be one over something else, and scale the gradient."""
+        if not isinstance(result, Tensor):
+            raise TypeError(f"{type(self).__name__}.{method} must return a tensor, got {type(result).__name__}")
+        if result.shape != shape:
+            raise ValueError(
+                f"{type(self).__name__}.{method} must return shape {tuple(shape)}, got {tuple(result.shape)}"
+            )
 
     def require_gradient(self, loss: Tensor) -> None:
         """Check that losses have a gradient, for estimators that send theirs through f.

@@ -112,7 +112,7 @@ def run(
         start -= seconds
         while len(history) < config.epochs:
             # An epoch that is cut short leaves the training behind, somewhere between two epochs.
-            last = {name: value.clone() for name, value in training.joint.state_dict().items()}
+            last = training.joint.state_dict()
             entry = training.epoch(lambda: interrupt.requested)
             if entry is None:
                 checkpoints.save(folder, config, last, history, time.perf_counter() - start)

@@ -1,6 +1,7 @@
 """The training of a selector together with a network, then of the network alone."""
 
 import dataclasses
+import inspect
 import math
 import operator
 from collections.abc import Callable, Iterator, Mapping
@@ -73,7 +74,7 @@ class JointTraining:
             raise ValueError(
                 f"plan.size must end with the k of the selector, {self.selector.k}, got {plan.size.rounded(1.0)}"
             )
-        self._estimator_at = (lambda _: estimator) if isinstance(estimator, Estimator) else estimator
+        self._estimator = estimator
         self._selector_parameters = [*selector.parameters(), *self._estimator_at(0.0).parameters()]
         if not self._selector_parameters:
             raise ValueError(f"selector must have parameters, got {selector!r}")
@@ -81,12 +82,13 @@ class JointTraining:
         self._device = self._selector_parameters[0].device
         self.selecting = plan.rounds if plan.selecting is None else plan.selecting
         """Rounds of the first phase."""
+        faster: dict[str, Any] = {"fused": True} if "fused" in inspect.signature(plan.optimizer).parameters else {}
         self.optimizer: Optimizer = plan.optimizer(
             [
                 {"params": self._selector_parameters, **plan.selector},
                 {"params": list(network.parameters()), **plan.network},
             ],
-            fused=True,  # type: ignore[call-arg]
+            **faster,
         )
         for name in ("selector", "network", "tuning"):
             # torch keeps a setting that no optimizer has, and goes on with the defaults.
@@ -95,6 +97,11 @@ class JointTraining:
                     f"plan.{name}: expected settings of {type(self.optimizer).__name__}, "
                     f"{', '.join(self.optimizer.defaults)}, got {', '.join(unknown)}"
                 )
+            # Nor does it look at what a group has in place of its defaults.
+            try:
+                plan.optimizer([torch.empty(0)], **getattr(plan, name))
+            except (TypeError, ValueError) as error:
+                raise type(error)(f"plan.{name}: {error}") from error
         self._settings = [dict(group) for group in self.optimizer.param_groups]
         self.generator = torch.Generator().manual_seed(operator.index(plan.seed))
         self.steps = 0
@@ -130,6 +137,7 @@ class JointTraining:
 
         Raises:
             FloatingPointError: The training has diverged, which is looked at ten times, and after the last step.
+            TypeError: `draw` gives something else.
             ValueError: `draw` is `next` of an iterator that has come to its end.
         """
         every = max(1, self.num_steps // 10)
@@ -140,6 +148,8 @@ class JointTraining:
                 raise ValueError(
                     f"draw: expected a batch for each of {self.num_steps} steps, got none after {self.steps}"
                 ) from error
+            if not isinstance(batch, Batch):
+                raise TypeError(f"draw: expected a function that gives a Batch, got {type(batch).__name__} from it")
             self.step(batch)
             if self.steps % every == 0 or self.steps == self.num_steps:
                 self._checked_loss()
@@ -218,13 +228,14 @@ class JointTraining:
         return loss
 
     def state_dict(self) -> dict[str, Tensor]:
-        """Everything that the next step depends on, the state of torch's generators included, by name."""
+        """A copy of everything that the next step depends on, the state of torch's generators included, by name."""
         state = {"steps": torch.tensor(self.steps), "reported": torch.tensor(self._reported)}
         state |= {"loss": self._loss, "broken": self._broken, "generator": self.generator.get_state()}
         parts = {name: module.state_dict() for name, module in self._modules().items()}
         parts["random"] = get_random_state(self._device)
         parts |= {f"optimizer.{key}": moments for key, moments in self.optimizer.state_dict()["state"].items()}
-        return state | {f"{part}.{name}": value for part, values in parts.items() for name, value in values.items()}
+        state |= {f"{part}.{name}": value for part, values in parts.items() for name, value in values.items()}
+        return {name: value.clone() for name, value in state.items()}
 
     def load_state_dict(self, state: Mapping[str, Tensor]) -> None:
         """Go on where `state_dict` was called.
@@ -270,6 +281,9 @@ class JointTraining:
 
     def _modules(self) -> dict[str, nn.Module]:
         return {"selector": self.selector, "network": self.network, "estimator": self._estimator_at(0.0)}
+
+    def _estimator_at(self, progress: float) -> Estimator:
+        return self._estimator if isinstance(self._estimator, Estimator) else self._estimator(progress)
 
     def _progress(self, round: int) -> float:
         annealing = self.selecting - 1 if self.plan.annealing is None else self.plan.annealing

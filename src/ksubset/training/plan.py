@@ -33,11 +33,11 @@ class Plan:
             selection.
         cosine: Whether learning rates fall to 0 along a cosine, the selector's over the selection, the network's over
             all rounds; else they stay.
-        optimizer: Class of the optimizer, one that takes `fused`.
+        optimizer: Class of the optimizer, which is `fused` if it can be.
         seed: Of the generator of the batches.
 
     Raises:
-        TypeError: A number is no integer, or settings are no mapping.
+        TypeError: A number is none, or no integer, settings are no mapping, or `size` is no schedule.
         ValueError: A number is out of range.
 
     Example:
@@ -76,6 +76,10 @@ class Plan:
                 raise TypeError(f'{name} must be settings of the optimizer, such as {{"lr": 0.01}}, got {settings!r}')
         if self.selecting is not None and self.selecting > self.rounds:
             raise ValueError(f"selecting must be at most rounds, {self.rounds}, got {self.selecting}")
+        if not (self.size is None or isinstance(self.size, Schedule)):
+            raise TypeError(f"size must be a schedule, such as LinearSchedule, or None, got {self.size!r}")
+        if not (self.annealing is None or isinstance(self.annealing, numbers.Real)):
+            raise TypeError(f"annealing must be a number or None, got {self.annealing!r}")
         if self.annealing is not None and not self.annealing > 0:
             raise ValueError(f"annealing must be above 0, got {self.annealing}")
 
