@@ -20,6 +20,13 @@ def test_digests_are_of_content() -> None:
     assert digest({"a": 1, "b": 2}) == digest({"b": 2, "a": 1}) != digest({"a": 1, "b": 3})
 
 
+def test_digests_are_those_of_equal_values() -> None:
+    assert digest(np.int64(3)) == digest(3) != digest(np.int64(4))
+    assert digest({"rate": [np.float64(0.1)]}) == digest({"rate": [0.1]})
+    table = np.arange(6.0).reshape(2, 3)
+    assert digest(np.asfortranarray(table)) == digest(table) != digest(np.asfortranarray(table.T))
+
+
 def test_digests_of_tensors_are_of_content() -> None:
     numbers = torch.arange(6.0)
     assert digest(numbers) == digest(numbers.clone().requires_grad_()) != digest(numbers.double())

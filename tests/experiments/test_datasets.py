@@ -216,6 +216,10 @@ def test_a_file_of_ones_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kin
             {"train_images": np.full((20, 9, 9), 255.0)},
             r"train_images: expected grey levels from 0 to 1, got 255 to 255",
         ),
+        (
+            {"train_images": np.ones((20, 9, 9), np.uint8)},
+            r"train_images: expected unsigned bytes .* got none above 1;",
+        ),
         ({"train_images": np.full((20, 9, 9), np.nan)}, r"train_images: expected grey levels from 0 to 1, got nan"),
         ({"test_labels": np.array([0, 1, 2, 0, -1])}, r"test_labels: expected classes from 0 to 2, got -1 to 2"),
         ({"test_labels": np.arange(4)}, r"test_labels: expected int64 of shape \(5,\), .* got .* \(4,\)"),
@@ -260,10 +264,10 @@ def test_a_file_of_ones_own_is_told_by_its_content(tmp_path: Path, monkeypatch: 
 
 def test_a_file_of_ones_own_has_no_published_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("KSUBSET_DATA", str(tmp_path))
-    for name in ("MNIST", "KMNIST", "Digits"):
+    for name in ("MNIST", "KMNIST", "Digits", "digits", "fashion-mnist"):
         np.savez(tmp_path / f"{name}.npz", **own())
         with pytest.raises(ValueError, match=rf"dataset: expected a name that .* got '{name}'; rename .*{name}\.npz"):
-            datasets.find(name)
+            datasets.load(name)
 
 
 @pytest.mark.parametrize("dtype", [np.longdouble, np.dtype(">f4"), np.float16])

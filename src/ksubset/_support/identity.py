@@ -44,7 +44,11 @@ def _plain(value: Any) -> Any:
         return {key: _plain(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
         return [_plain(item) for item in value]
-    return value
+    # Equal numbers and arrays, whatever their type or their order in memory.
+    np = require("numpy", "search")
+    if isinstance(value, np.generic):
+        return value.item()
+    return np.ascontiguousarray(value) if type(value) is np.ndarray and value.ndim > 1 else value
 
 
 def differences(mine: Mapping[str, str], theirs: Mapping[str, str]) -> list[str]:

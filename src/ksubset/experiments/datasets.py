@@ -168,11 +168,7 @@ def find(name: str) -> Source:
             f"KSUBSET_DATA names, got {name!r}"
         )
     path = folder / f"{name}.npz"
-    if name.lower() in (source.label.lower() for source in SETS.values()):
-        raise ValueError(
-            f"dataset: expected a name that tables and figures do not have for another data set, got {name!r}; rename "
-            f"{path}"
-        )
+    _check_name(path)
     status = path.stat()
     return _own(path, status.st_mtime_ns, status.st_size)
 
@@ -213,11 +209,23 @@ def load(name: str, root: str | os.PathLike[str] | None = None) -> DataSplit:
         OSError: ``KSUBSET_DATA`` names no folder, or a download is needed and fails.
     """
     source = find(name)
-    parts = source.parts(_folder() if root is None else Path(root))
+    folder = _folder() if root is None else Path(root)
+    if folder is not None and (folder / f"{name}.npz").exists():
+        _check_name(folder / f"{name}.npz")
+    parts = source.parts(folder)
     try:
         return DataSplit(source.label, source.side, source.num_classes, source.k, *itertools.chain(*parts))
     except ValueError as error:
         raise ValueError(f"{name}: {error}") from error
+
+
+def _check_name(path: Path) -> None:
+    """Refuse a file of one's own that has the name of another data set."""
+    if path.stem.lower() in (source.label.lower() for source in SETS.values()):
+        raise ValueError(
+            f"dataset: expected a name that tables and figures do not have for another data set, got {path.stem!r}; "
+            f"rename {path}"
+        )
 
 
 def load_idx(spec: IdxSet, root: Path | None) -> list[tuple[Tensor, Tensor]]:
