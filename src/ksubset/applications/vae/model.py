@@ -108,7 +108,7 @@ class SubsetAutoencoder(nn.Module):
         """What a step of the training is about: the negative bound on these images.
 
         Raises:
-            TypeError, ValueError: The images are no numbers in [0, 1], or of another size than the decoder's.
+            TypeError, ValueError: The images are no numbers in [0, 1].
         """
         check_images(images)
         return Batch(lambda code: -self.log_pixels(code, images), inputs=(images,), penalty=self.divergence)
@@ -151,7 +151,7 @@ class SubsetAutoencoder(nn.Module):
 
         Raises:
             TypeError, ValueError: The images are no numbers in [0, 1], or of another size than the decoder's, or there
-                are no samples.
+                are no samples. What the encoder does not take is an error of its layers.
 
         Shapes:
             images `(B, pixels)` -> `(B)`.
