@@ -79,8 +79,8 @@ def ordered(name: str, values: Any, given: tuple[Any, ...] | None, variables: Se
             f"{name}: expected the variables {list(variables)}, got {list(given)}; without names, as of "
             f"{name}.to_numpy(), they are taken in their order"
         )
-    # The one variable of a series has no axis.
     places = [list(map(str, given)).index(variable) for variable in variables]
+    # The one variable of a series has no axis.
     return values if len(places) == 1 else np.asarray(values)[..., places]
 
 

@@ -186,9 +186,10 @@ def expectation(
         generator: Of all random numbers; by default torch's own. The same seed with another S draws other subsets.
 
     Raises:
-        TypeError: An argument is of another kind than said, or the losses are complex.
-        ValueError: Too few samples for the estimator, losses of a wrong shape, or losses without a gradient where the
-            estimator needs one.
+        TypeError: An argument is of another kind than said, the losses are complex, or a method of the estimator
+            returns no tensor.
+        ValueError: Too few samples for the estimator, losses of a wrong shape, a tensor of a wrong shape from a method
+            of the estimator, or losses without a gradient where the estimator needs one.
 
     Shapes:
         f: `(S, *B, n)` -> `(S, *B)`; result `(*B)`.
