@@ -141,6 +141,33 @@ def test_a_search_without_a_score_is_left_out() -> None:
     assert np.isfinite(fitted.score_)
 
 
+class Narrow(GaussianNB):
+    """Fails on four columns, and on three of fewer than 60 rows."""
+
+    def fit(self, X: Any, y: Any) -> "Narrow":
+        if X.shape[1] > 3 or (X.shape[1] == 3 and len(X) < 60):
+            raise MemoryError("too many")
+        super().fit(X, y)
+        return self
+
+
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.FitFailedWarning")
+def test_a_size_without_a_score_is_left_out() -> None:
+    X, y = noise(120, 6, 0)
+    X[:, 3] += y
+    with pytest.warns(UserWarning, match="search: a size is left out: scoring: expected finite scores .* at size 4"):
+        fitted = selector(Narrow(), [1, 4, 2]).fit(X, y)
+    assert fitted.path_["n_features_to_select"].tolist() == [1, 2]
+    np.testing.assert_array_equal(fitted.support_, selector(Narrow(), [1, 2]).fit(X, y).support_)
+    # And one that outer splits have too few rows for has no score there.
+    told = "outer split . of 2: a size is left out: .* at size 3"
+    with pytest.warns(UserWarning, match=told):
+        fitted = selector(Narrow(), [2, 3], outer_cv=2).fit(X, y)
+    assert np.isfinite(fitted.outer_scores_).tolist() == [[True, True], [False, False]]
+    assert fitted.n_features_ == 2
+    assert np.isfinite(fitted.score_)
+
+
 def test_a_p_value_counts_the_search_itself() -> None:
     X, y = noise(40, 6, 3)
     fitted = selector(n_permutations=3).fit(X, y)

@@ -36,7 +36,7 @@ def outer_searches(
     """Search on the training rows of each split, and score on its test rows what each size has found.
 
     A callback or an interrupt ends it with the splits before. Where a search finds no score that is finite, which a
-    warning says, its split has none.
+    warning says, its split has none, or none of that size.
 
     Arguments:
         problem: All rows.
@@ -52,8 +52,11 @@ def outer_searches(
                 yield Found([], False, 0, [], problem.seed[1]), np.full(len(problem.sizes), np.nan)
                 continue
             if not found.ended:
+                scores = np.full(len(problem.sizes), np.nan)
+                places = [problem.sizes.index(result.size) for result in found.results]
                 kept = [np.flatnonzero(result.support) for result in found.results]
-                yield found, problem.held_out_scores(kept, train, test)
+                scores[places] = problem.held_out_scores(kept, train, test)
+                yield found, scores
                 continue
         return
 

@@ -40,7 +40,7 @@ class Found:
     """What a search of all sizes has found.
 
     Arguments:
-        results: Of each size that was searched to its end.
+        results: Of each size that was searched to its end and has a finite score, ascending.
         ended: Whether a callback or an interrupt ended it.
         num_fits: Models fitted, whose scores were not known.
         failures: What went wrong in some of them.
@@ -124,7 +124,7 @@ class Problem:
             part: What this search is a part of, for those who watch.
 
         Raises:
-            NoScoreError: No score is finite.
+            NoScoreError: No size has a finite score; where one has, those without are left out with a warning.
             Exception: Of the model, where no fit succeeds.
         """
         folds = list(self.splitter.split(self.data, self.target, **self.split_params))
@@ -240,7 +240,12 @@ class Problem:
                 warnings.warn("interrupted: the selector keeps the best columns found so far", stacklevel=4)
             # Scores that were not confirmed promise too much to stand beside others.
             if not ended or not found:
-                found.append(results.result_of(search, space))
+                try:
+                    found.append(results.result_of(search, space))
+                except results.NoScoreError as error:
+                    if not found and (ended or size == self.sizes[-1]):
+                        raise
+                    warnings.warn(f"{part}: a size is left out: {error}", stacklevel=4)
             if ended:
                 break
         return Found(found, ended, evaluate.num_fits, evaluate.failures, seed)

@@ -56,7 +56,8 @@ class KSubsetSelector(DelegatingMixin, MetaEstimatorMixin, BaseEstimator):  # ty
             in the container that X is: a DataFrame of pandas or polars, an array, a sparse matrix.
         n_features_to_select: Columns to keep, k; of `feature_groups` the number of groups; a float below 1 is a
             fraction of them, rounded down, one at least. Of several sizes the smallest is kept whose score is within
-            one standard error of the best. "auto" tries 1, 2, 4, ... and all.
+            one standard error of the best; one without a finite score, as where fits of many columns fail, is left
+            out with a warning. "auto" tries 1, 2, 4, ... and all.
         scoring: A scorer, or the name of one; None is the model's `score`.
         cv: Number of folds, a splitter, or an iterable of splits.
         max_evaluations: Most model fits, one for a subset on a fold, for each size, the fit of `estimator_` aside; they
@@ -186,7 +187,7 @@ class KSubsetSelector(DelegatingMixin, MetaEstimatorMixin, BaseEstimator):  # ty
         problem, outer = self._problem(data, target, params)
         self._ask_the_model(problem)
         found = problem.search()
-        problem = replace(problem, seed=(found.seed, found.seed))
+        problem = replace(problem, seed=(found.seed, found.seed), sizes=[result.size for result in found.results])
         searches = [found]
         scores: list[NDArray[np.float64]] = []
         if not found.ended:
