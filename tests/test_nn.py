@@ -187,6 +187,8 @@ def test_units_that_agree_count_as_one() -> None:
     with torch.no_grad():
         selector.logits.copy_(torch.tensor([[0.0, 9, 0, 0], [0, 9, 0, 0], [0, 0, 0, 9]]))
     assert selector.items(selector().mode).tolist() == [0, 1, 0, 1]
+    with pytest.raises(ValueError, match=r"pairs must have shape \(\.\.\., \d+\), got \(4,\)"):
+        selector.items(torch.ones(4))
     # Frequencies of the items, and what the probabilities of the pairs make of them.
     selector = ConcreteSelector(4, k=3, dtype=torch.float64)
     often = selector.items(selector().sample((100_000,))).mean(0)

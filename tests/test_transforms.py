@@ -1,14 +1,30 @@
 """The library inside of torch's transforms gives what it gives outside."""
 
+from collections.abc import Callable
 from functools import partial
 
 import pytest
 import torch
 from torch import Tensor
 from torch.autograd.forward_ad import dual_level, make_dual, unpack_dual
-from torch.func import grad, hessian, jacrev, jvp, vmap
+from torch.func import grad, hessian, jacfwd, jacrev, jvp, vmap
+from torch.utils.checkpoint import checkpoint
 
-from ksubset import KSubset, LeaveOneOut, ScoreFunction, expectation
+from ksubset import (
+    IMLE,
+    SIMPLE,
+    AtMostKSubset,
+    Hybrid,
+    KSubset,
+    LeaveOneOut,
+    ReinMax,
+    ScoreFunction,
+    SlopeAtMean,
+    UnorderedSet,
+    expectation,
+)
+from ksubset.estimators import Estimator
+from ksubset.nn import SubsetLayer
 from ksubset.numerics import (
     compiled,
     covariance,
@@ -81,6 +97,54 @@ def test_forward_mode_outside_of_functions(logits: Tensor) -> None:
         mean, matrix = inclusion_probabilities(many, 2), covariance(many, 2)
         torch.testing.assert_close(tangents[0], (direction * mean).sum(-1))
         torch.testing.assert_close(tangents[1], (matrix @ direction[..., None]).squeeze(-1))
+
+
+@pytest.mark.parametrize(
+    "make", [Hybrid, lambda: Hybrid(SlopeAtMean()), IMLE, SIMPLE, LeaveOneOut, ScoreFunction, UnorderedSet]
+)
+def test_forward_mode_of_estimates_is_reverse_mode(make: Callable[[], Estimator], logits: Tensor) -> None:
+    def estimate(w: Tensor) -> Tensor:
+        torch.manual_seed(0)
+        return expectation(lambda z: (z * torch.arange(6)).sum(-1) ** 2, KSubset(2, w), make(), 4)
+
+    w, direction = logits[0], logits[1]
+    gradient = grad(estimate)(w)
+    assert gradient.abs().max() > 0
+    torch.testing.assert_close(jacfwd(estimate, randomness="same")(w), gradient)
+    with dual_level():
+        tangent = unpack_dual(estimate(make_dual(w, direction))).tangent
+    leaf = w.clone().requires_grad_()
+    torch.testing.assert_close(tangent, torch.autograd.grad(estimate(leaf), leaf)[0] @ direction)
+
+
+@pytest.mark.parametrize("estimator", [SIMPLE(), ReinMax(), Hybrid(SlopeAtMean()), ScoreFunction(), LeaveOneOut()])
+def test_gradient_checkpointing(estimator: Estimator) -> None:
+    network = torch.nn.Sequential(torch.nn.Linear(12, 6), torch.nn.Linear(6, 6), torch.nn.Linear(6, 1))
+    x, gradients = torch.randn(8, 12), []
+
+    def loss(x: Tensor) -> Tensor:
+        dist = KSubset(2, network[0](x))
+        return expectation(lambda z: network[2](z * network[1](dist.mean)).squeeze(-1), dist, estimator, 3).sum()
+
+    for run in (loss, partial(checkpoint, loss, use_reentrant=False)):
+        torch.manual_seed(0)
+        gradients.append(torch.autograd.grad(run(x), list(network.parameters())))
+        if isinstance(estimator, Hybrid):
+            estimator.measured.zero_()
+    for plain, again in zip(*gradients, strict=True):
+        torch.testing.assert_close(plain, again)
+
+
+def test_gradient_checkpointing_of_a_layer() -> None:
+    model, x = torch.nn.Sequential(torch.nn.Linear(12, 6), SubsetLayer(2, SIMPLE())), torch.randn(8, 12)
+    (gradient,) = torch.autograd.grad(checkpoint(model, x, use_reentrant=False)[:, 0].sum(), model[0].bias)
+    assert gradient.abs().max() > 0
+
+
+def test_vmap_over_the_largest_size() -> None:
+    w, k = torch.randn(3, 6), torch.tensor([1, 2, 3])
+    mapped = vmap(lambda a, k: AtMostKSubset(k, a).mode)(w, k)
+    assert torch.equal(mapped, AtMostKSubset(k, w).mode)
 
 
 def test_vmap_of_derivatives(logits: Tensor) -> None:

@@ -7,7 +7,7 @@ from torch import Tensor, nn
 
 from ksubset.distributions import KSubset, PartitionedKSubset
 from ksubset.estimators import Estimator
-from ksubset.numerics.checks import check_size
+from ksubset.numerics.checks import check_items, check_size
 
 __all__ = ["ConcreteSelector", "FeatureGate", "SubsetHead", "SubsetLayer"]
 
@@ -122,7 +122,11 @@ class ConcreteSelector(nn.Module):
 
         Shapes:
             pairs `(*S, k n)` -> `(*S, n)`.
+
+        Raises:
+            ValueError: There is not an entry for each pair.
         """
+        check_items("pairs", pairs, self.logits.numel())
         left_out: Tensor = (1 - pairs.unflatten(-1, self.logits.shape)).prod(-2)
         return 1 - left_out
 

@@ -418,6 +418,13 @@ def test_a_million_items_in_under_a_second(what: str, one_thread: None) -> None:
         (lambda: AtMostKSubset(2, torch.zeros(3, 4)).expand((4,)), ValueError, "(3,) expands to, got (4,)"),
         (lambda: AtMostKSubset(2, torch.zeros(3, 4)).expand(()), ValueError, "(3,) expands to, got ()"),
         (lambda: AtMostKSubset(2, torch.zeros(3, 4)).expand((2, -1)), ValueError, "no negative entry, got (2, -1)"),
+        (lambda: AtMostKSubset(2, torch.zeros(4), low=torch.tensor(-1)), ValueError, "low must be between 0 and"),
+        (lambda: KSubset(2, torch.zeros(4).to_sparse()), TypeError, "logits must be a dense floating-point tensor"),
+        (
+            lambda: KSubset(2, torch.zeros(4).to(torch.float8_e5m2)),
+            TypeError,
+            "of 16 bits or more, got torch.float8_e5",
+        ),
         (lambda: KSubset(2, torch.zeros(4)).sample_distinct(-1), ValueError, "num_samples must be 0 or more, got -1"),
         (lambda: KSubset(2, torch.zeros(4)).sample_distinct(1.5), TypeError, "num_samples must be an integer, got 1.5"),
     ],
@@ -491,6 +498,59 @@ def test_changes_in_place_are_seen() -> None:
             assert not torch.equal(earlier.mean, dist.mean)
             with torch.no_grad():
                 parameter.copy_(torch.zeros(N) if name == "logits" else torch.full((N,), 0.5))
+
+
+def test_what_torch_does_not_count_is_copied() -> None:
+    with torch.inference_mode():
+        w = torch.zeros(N) + 0
+        dist = KSubset(2, w)
+        expected = dist.mean, dist.log_prob(dist.mode)
+        w[:2] = -math.inf
+        assert torch.equal(dist.mean, expected[0])
+        assert torch.equal(dist.log_prob(dist.mode), expected[1])
+        assert dist.sample((1000,)).mean(0).min() > 0
+
+
+def test_sizes_and_groups_are_copied() -> None:
+    groups, k, low, w = torch.tensor([0, 0, 0, 1, 1, 1]), torch.tensor(2), torch.tensor(1), torch.randn(6)
+
+    def make() -> list[Any]:
+        return [KSubset(k, w), AtMostKSubset(k, w, low=low), PartitionedKSubset(groups, k.expand(2), w, low=low)]
+
+    expected = [dist.mean for dist in make()]
+    dists = make()
+    for given in (groups, k, low):
+        given.zero_()
+    for dist, mean in zip(dists, expected, strict=True):
+        assert torch.equal(dist.mean, mean)
+        assert (dist.sample((200,)).sum(-1) >= 1).all()
+        assert int(dist.k.max()) == 2
+    assert dists[2].groups.tolist() == [0, 0, 0, 1, 1, 1]
+
+
+def test_a_pickle_has_the_same_samples_for_a_seed() -> None:
+    # Beyond 256 Python has many objects for one integer.
+    for dist in (KSubset(300, torch.randn(1000)), AtMostKSubset(300, torch.randn(1000), low=290)):
+        drawn = []
+        for each in (dist, pickle.loads(pickle.dumps(dist)), copy.deepcopy(dist), pickle.loads(pickle.dumps(dist))):
+            torch.manual_seed(0)
+            drawn.append(each.sample((3,)))
+        assert all(torch.equal(drawn[0], other) for other in drawn[1:])
+
+
+@pytest.mark.parametrize(
+    "dist",
+    [
+        KSubset(1, torch.zeros(5), validate_args=False),
+        PartitionedKSubset([0, 0, 0, 1, 1], [1, 1], torch.zeros(5), validate_args=False),
+    ],
+)
+@pytest.mark.parametrize("shape", [(), (1,), (4,), (6,), (2, 4)])
+def test_vectors_of_another_length_are_refused(dist: KSubset, shape: tuple[int, ...]) -> None:
+    told = r"must have shape \(\.\.\., 5\), got "
+    for method, name in ((dist.log_prob, "value"), (dist.log_density, "value"), (dist.covariance_product, "vector")):
+        with pytest.raises(ValueError, match=name + " " + told):
+            method(torch.ones(shape))
 
 
 def test_a_distribution_outside_of_the_loop_trains() -> None:

@@ -62,6 +62,18 @@ def test_rows_far_apart_sizes_by_row_and_infinite_logits() -> None:
     assert grad.isfinite().all()
 
 
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32, torch.float64])
+def test_logits_at_the_ends_of_their_dtype(dtype: torch.dtype) -> None:
+    w = torch.zeros(5, dtype=dtype)
+    w[0], w[1] = torch.finfo(dtype).min, torch.finfo(dtype).max
+    gates = StochasticGates().sample(KSubset(2, w), 4000)
+    assert (gates[:, 0] == 0).all()
+    assert (gates[:, 1] == 1).all()
+    # Three independent gates are open with probability 1/3.
+    opened = float((gates[:, 2:] > 0).double().mean())
+    assert abs(opened - 1 / 3) < z_limit(1) * math.sqrt(2 / 9 / 12_000)
+
+
 @pytest.mark.parametrize(("sigma", "error"), [(0.0, ValueError), (math.nan, ValueError), (True, TypeError)])
 def test_bad_sigma(sigma: object, error: type[Exception]) -> None:
     with pytest.raises(error, match="sigma must be a"):

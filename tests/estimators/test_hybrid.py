@@ -174,6 +174,20 @@ def test_losses_that_do_not_depend_on_the_subset() -> None:
             expectation(lambda z: z.detach()[..., 0], dist, Hybrid(slope), 4)
 
 
+def test_memories_stay_in_double_precision() -> None:
+    w = LOGITS.clone().requires_grad_()
+    module = torch.nn.Sequential(torch.nn.Linear(2, 2), Hybrid())
+    estimator = module[1]
+    for _ in range(3):
+        expectation(lambda z: 1e4 * bent(z), KSubset(K, w), estimator, 8)
+    before = {name: value.clone() for name, value in estimator.state_dict().items()}
+    assert estimator.measured.max() > torch.finfo(torch.float16).max
+    module.half()
+    assert module[0].weight.dtype == torch.float16
+    assert all(torch.equal(value, before[name]) for name, value in estimator.state_dict().items())
+    assert module.to("meta")[1].measured.is_meta
+
+
 def test_a_memory_belongs_to_one_problem() -> None:
     hybrid = Hybrid()
     expectation(lambda z: z[..., 0], KSubset(2, torch.zeros(4, requires_grad=True)), hybrid, 4)

@@ -375,6 +375,13 @@ def test_what_is_of_another_kind() -> None:
         start(size=3)
     with pytest.raises(TypeError, match="annealing must be a number or None, got 'a'"):
         start(annealing="a")
+    for change, message in (
+        ({"seed": "a"}, "seed must be an integer, got 'a'"),
+        ({"cosine": "x"}, "cosine must be True or False, got 'x'"),
+        ({"optimizer": "adam"}, "optimizer must be a class, such as torch.optim.Adam, got 'adam'"),
+    ):
+        with pytest.raises(TypeError, match=message):
+            start(**change)
     training, draw = start()
     with pytest.raises(TypeError, match="draw: expected a function that gives a Batch, got NoneType from it"):
         list(training.run(lambda: None))  # type: ignore[arg-type, return-value]

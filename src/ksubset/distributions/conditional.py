@@ -11,8 +11,8 @@ from torch.distributions import constraints
 
 from ksubset.distributions.base import SubsetDistribution
 from ksubset.distributions.derived import derived, kept, number_of_changes
-from ksubset.distributions.parts import Part, gathered, sized
-from ksubset.numerics.checks import check_feasible, check_shape
+from ksubset.distributions.parts import Part, gathered, sized, sizes_of_rows
+from ksubset.numerics.checks import check_feasible, check_items, check_shape
 from ksubset.numerics.distinct import sample_distinct
 from ksubset.numerics.encoding import ascending
 from ksubset.numerics.inversion import SamplingTable, sampling_table
@@ -20,6 +20,7 @@ from ksubset.numerics.joint import covariance_from, covariance_product_from
 from ksubset.numerics.moments import Moments, attach, entropy, log_density
 from ksubset.numerics.quadrature import Solution, solve
 from ksubset.numerics.sampling import Sampler
+from ksubset.numerics.tilt import largest_size
 from ksubset.numerics.topk import top_k
 
 __all__ = ["ConditionalBernoulli"]
@@ -53,6 +54,8 @@ class ConditionalBernoulli(SubsetDistribution):
         self._parts = parts
         if parameter.shape[:-1] != batch_shape:
             parameter = parameter.expand(*batch_shape, -1)
+        if not torch.compiler.is_compiling() and parameter.is_inference():
+            parameter = parameter.clone()  # torch does not count its changes, so none may come
         setattr(self, name, parameter)
         self._results = {}
         if torch.compiler.is_compiling():
@@ -251,10 +254,12 @@ class ConditionalBernoulli(SubsetDistribution):
         """
         if self._validate_args:
             self._validate_sample(value)
-        return torch.where(self.support.check(value), self.log_density(value).to(self.logits.dtype), -math.inf)
+        density = self.log_density(value).to(self.logits.dtype)
+        return torch.where(self.support.check(value), density, -math.inf)
 
     def log_density(self, value: Tensor) -> Tensor:
         root = self._root
+        check_items("value", value, self.event_shape[0])
         terms = [
             log_density(gathered(value.double(), part, 0.0) - (m.tilted > 0).double(), m)
             for m, part in zip(root._moments(), root._parts, strict=True)
@@ -292,6 +297,7 @@ class ConditionalBernoulli(SubsetDistribution):
 
     def covariance_product(self, vector: Tensor) -> Tensor:
         root = self._root
+        check_items("vector", vector, self.event_shape[0])
         products = [
             covariance_product_from(s, rows, gathered(vector, part, 0.0))
             for s, (rows, part) in zip(root._solutions, root._logits_of_parts(), strict=True)
@@ -344,7 +350,7 @@ class ConditionalBernoulli(SubsetDistribution):
             rows = gathered(scores, part, -math.inf)
             if part.low is not part.high:
                 spare = torch.as_tensor(part.high - part.low, device=rows.device)
-                place = torch.arange(int(spare.max()) if spare.numel() else 0, device=rows.device)
+                place = torch.arange(largest_size(spare, rows.shape[-1]), device=rows.device)
                 nothing = torch.where(place < spare[..., None], 0.0, -math.inf).to(rows.dtype)
                 rows = torch.cat([rows, nothing.expand(*rows.shape[:-1], -1)], -1)
             problems.append((rows, part.high))
@@ -372,7 +378,7 @@ class ConditionalBernoulli(SubsetDistribution):
             -> `(N, *B, n)`, or `(N, 1, ..., 1, n)` with `expand=False`.
         """
         n = self.event_shape[0]
-        rows = [row for part in self._parts for row in self._sizes_of_rows(part, n)]
+        rows = [row for part in self._parts for row in sizes_of_rows(part, n)]
         number = math.prod(sum(math.comb(len(items), k) for k in sizes) for items, sizes in rows)
         if number > _ENUMERABLE:
             what = f"C({n}, {rows[0][1][0]}) = {number}" if len(rows) == 1 and len(rows[0][1]) == 1 else str(number)
@@ -383,15 +389,3 @@ class ConditionalBernoulli(SubsetDistribution):
             value[list(itertools.chain(*chosen))] = 1.0
         values = values.to(self.logits.device).reshape(-1, *(1,) * len(self.batch_shape), n)
         return values.expand(-1, *self._extended_shape()) if expand else values
-
-    def _sizes_of_rows(self, part: Part, n: int) -> Iterator[tuple[list[int], range]]:
-        """The items of each row of a part, and how many of them there may be."""
-        low, high = torch.as_tensor(part.low), torch.as_tensor(part.high)
-        if part.items is None:
-            for name, size in (("k", high), ("low", low)):
-                if len(several := size.unique().tolist()) != 1:
-                    raise ValueError(f"enumerate_support needs one {name} for the whole batch, got {several}")
-            yield list(range(n)), range(int(low.unique()), int(high.unique()) + 1)
-            return
-        for items, a, b in zip(part.items.tolist(), low.tolist(), high.tolist(), strict=True):
-            yield [item for item in items if item < n], range(a, b + 1)

@@ -39,7 +39,8 @@ class KSubset(ConditionalBernoulli):
     nothing, and the inclusion probabilities (`mean`) are NOT the Bernoulli parameters `probs`.
 
     Results are computed once and kept until the parameter is changed in place, as optimizers do it. Changes that torch
-    does not count are not seen: those through its `data`, by fused optimizers, and within compiled functions.
+    does not count are not seen: those through its `data`, by fused optimizers, and within compiled functions; what was
+    made in inference mode is copied.
 
     References:
         Wijk, Vinuesa and Azizpour (2024), Revisiting Score Function Estimators for k-Subset Sampling, section 2,

@@ -94,7 +94,7 @@ def _integers(name: str, value: int | Tensor | Sequence[int]) -> Tensor:
         raise TypeError(f"{name} must be integers, got {reprlib.repr(value)}") from error
     if tensor.is_floating_point() or tensor.is_complex() or tensor.dtype == torch.bool:
         raise TypeError(f"{name} must be integers, got {tensor.dtype}")
-    return tensor.long()
+    return tensor.to(torch.int64, copy=True)  # what the caller changes later is not changed here
 
 
 def _shape(name: str, value: int | Tensor | Sequence[int], number: int) -> tuple[int]:

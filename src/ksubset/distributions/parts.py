@@ -1,7 +1,7 @@
 """The rows of items that a subset is drawn from, with the sizes that it may have in each."""
 
-from collections.abc import Sequence
-from typing import NamedTuple
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
 
 import torch
 from torch import Size, Tensor
@@ -9,7 +9,7 @@ from torch.distributions import constraints
 
 from ksubset.numerics.checks import check_size
 
-__all__ = ["Part", "gathered", "given_parameter", "sized", "sizes_of_batch"]
+__all__ = ["Part", "gathered", "given_parameter", "sized", "sizes_of_batch", "sizes_of_rows"]
 
 
 class Part(NamedTuple):
@@ -27,12 +27,20 @@ class Part(NamedTuple):
         """Most members, if that is not the known size."""
         return None if self.low is self.high else self.high
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        # A pickle does not keep large integers one object.
+        return _part, (self.items, self.low, self.varying)
+
     def expanded(self, batch_shape: Size) -> tuple[int | Tensor, int | Tensor]:
         """The sizes of a larger batch."""
         low = self.low.expand(batch_shape) if isinstance(self.low, Tensor) else self.low
         if self.low is self.high:
             return low, low
         return low, self.high.expand(batch_shape) if isinstance(self.high, Tensor) else self.high
+
+
+def _part(items: Tensor | None, low: int | Tensor, varying: int | Tensor | None) -> Part:
+    return Part(items, low, low if varying is None else varying)
 
 
 class sized(constraints.Constraint):  # noqa: N801 - torch names its constraints in lower case
@@ -71,7 +79,7 @@ def given_parameter(logits: Tensor | None, probs: Tensor | None) -> tuple[str, T
 
 
 def sizes_of_batch(parameter: Tensor, k: int | Tensor, name: str, size: str = "k") -> tuple[int | Tensor, Size]:
-    """A size, an integer or a tensor of the whole batch, and the batch shape; checks all but their values.
+    """A size, an integer or a copy of the whole batch's, and the batch shape; checks all but their values.
 
     Raises:
         TypeError, ValueError: As `check_size` says.
@@ -80,7 +88,7 @@ def sizes_of_batch(parameter: Tensor, k: int | Tensor, name: str, size: str = "k
     if not isinstance(k, Tensor):
         return int(k), parameter.shape[:-1]
     batch_shape = torch.broadcast_shapes(k.shape, parameter.shape[:-1])
-    return k.to(parameter.device, torch.int64).expand(batch_shape), batch_shape
+    return k.to(parameter.device, torch.int64, copy=True).expand(batch_shape), batch_shape
 
 
 def gathered(values: Tensor, part: Part, fill: float) -> Tensor:
@@ -88,3 +96,16 @@ def gathered(values: Tensor, part: Part, fill: float) -> Tensor:
     if part.items is None:
         return values
     return torch.nn.functional.pad(values, (0, 1), value=fill)[..., part.items.to(values.device)]
+
+
+def sizes_of_rows(part: Part, n: int) -> Iterator[tuple[list[int], range]]:
+    """The items of each row of a part, and how many of them there may be."""
+    low, high = torch.as_tensor(part.low), torch.as_tensor(part.high)
+    if part.items is None:
+        for name, size in (("k", high), ("low", low)):
+            if len(several := size.unique().tolist()) != 1:
+                raise ValueError(f"enumerate_support needs one {name} for the whole batch, got {several}")
+        yield list(range(n)), range(int(low.unique()), int(high.unique()) + 1)
+        return
+    for items, a, b in zip(part.items.tolist(), low.tolist(), high.tolist(), strict=True):
+        yield [item for item in items if item < n], range(a, b + 1)

@@ -173,7 +173,8 @@ def expectation(
 ) -> Tensor:
     r"""Estimate :math:`E_{z \sim \text{dist}}[f(z)]`; its backward pass is the estimator's gradient.
 
-    The gradient reaches the distribution's parameters and whatever f closes over. f gets a copy of the subsets, with
+    The gradient reaches the distribution's parameters and whatever f closes over. It is a first derivative: derivatives
+    of it are not estimates of second derivatives, and may be 0 without an error. f gets a copy of the subsets, with
     which it may do as it likes.
 
     Arguments:

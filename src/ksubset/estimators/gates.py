@@ -15,6 +15,8 @@ __all__ = ["StochasticGates"]
 # Newton within a bracket that is halved where it fails: enough also for logits that are far apart.
 _STEPS = 60
 _NEAR = 1e-9
+# Differences of such logits are still finite.
+_FAR = 1e300
 
 
 class StochasticGates(Estimator):
@@ -66,7 +68,7 @@ class StochasticGates(Estimator):
         included = logits.isposinf()
         # Infinite logits fix their items, which leaves the rest to the others.
         number = (sizes(k, logits) - included.sum(-1))[..., None].double()
-        w = torch.where(free, logits, 0.0).double() / self.sigma
+        w = (torch.where(free, logits, 0.0).double() / self.sigma).clamp(-_FAR, _FAR)
         mean = (w + _shift(w, free, number)).to(torch.promote_types(logits.dtype, torch.float32))
         places = mean.detach().expand(num_samples, *mean.shape)
         noise = torch.empty_like(places, memory_format=torch.contiguous_format).normal_(generator=generator)

@@ -19,12 +19,25 @@ from torch import Generator, Tensor, nn
 
 from ksubset.distributions import SubsetDistribution
 from ksubset.estimators.base import Estimator, differentiate
-from ksubset.numerics.checks import inside_transform
+from ksubset.numerics.checks import differentiated, inside_transform
 
 __all__ = ["Hybrid", "ReplayedSlope", "Slope", "SlopeAtMean", "SlopeAtSamples"]
 
 # Weight that what was measured keeps from one call to the next.
 _DECAY = 0.99
+
+
+class _InDouble(nn.Module):
+    """A module whose own buffers go to other devices, but stay in float64: sums of squares overflow in float16."""
+
+    def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Any:
+        def moved(buffer: Tensor) -> Tensor:
+            applied = fn(buffer)
+            return applied if applied.dtype == buffer.dtype else buffer.to(applied.device)
+
+        for child in self.children() if recurse else ():
+            child._apply(fn)
+        return super()._apply(moved, recurse=False)
 
 
 class Slope(nn.Module, abc.ABC):
@@ -97,7 +110,7 @@ class SlopeAtSamples(Slope):
         return loss, (gradient.sum(0) - gradient) / (len(gradient) - 1)
 
 
-class ReplayedSlope(Slope):
+class ReplayedSlope(_InDouble, Slope):
     """A ridge regression of f on the subsets of earlier calls; needs no gradient of f.
 
     Rows of a batch share one memory and one slope; losses and subsets enter relative to the mean of their row. The
@@ -216,7 +229,7 @@ def ridge(x: Tensor, y: Tensor) -> Tensor:
     return x.mT @ fitted if wide else fitted
 
 
-class Hybrid(Estimator):
+class Hybrid(_InDouble, Estimator):
     r"""Score function with a leave-one-out baseline and a linear control variate; the paper's future work.
 
     .. math:: \frac{1}{S} \sum_s \Big(f(z_s) - \bar f_{-s} - \alpha\langle\beta_s, z_s - \bar z_{-s}\rangle\Big)
@@ -226,7 +239,8 @@ class Hybrid(Estimator):
     is the one that minimised the variance of the bracket over earlier calls and the other rows of the batch; it is 0,
     and this is `LeaveOneOut`, at first and where the slope tells nothing about f.
 
-    It remembers what it measured: take a new instance for a new problem. Unbiased all the same, as no slope and no
+    It remembers what it measured: take a new instance for a new problem, and none within gradient checkpointing, which
+    would have it learn from the samples that it is used for. Unbiased all the same, as no slope and no
     scale depends on the sample that it is used for, provided that the loss of a row depends on the row's own subset.
 
     References:
@@ -275,7 +289,7 @@ class Hybrid(Estimator):
         generator: Generator | None = None,
     ) -> Tensor:
         sample = self.sample(dist, num_samples, generator)
-        if not (torch.is_grad_enabled() and dist.logits.requires_grad):
+        if not (inside_transform() or differentiated(dist.logits)):
             return f(sample).mean(0)
         loss, slope = self.slope(f, sample, dist)
         value: Tensor = loss.mean(0) + self._correction(loss.detach(), sample, slope, dist)

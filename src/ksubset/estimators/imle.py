@@ -11,6 +11,7 @@ from torch.autograd.function import once_differentiable
 
 from ksubset.distributions import SubsetDistribution
 from ksubset.estimators.base import Estimator, differentiate, positive
+from ksubset.numerics.checks import differentiated, inside_transform
 from ksubset.numerics.tilt import sizes
 from ksubset.numerics.topk import perturbed, top_k
 
@@ -92,7 +93,7 @@ class IMLE(Estimator):
         noises = [self._noise(w, k, generator) for w, k in rows]
         chosen = [top_k(perturbed(w, noise, k), k) for (w, k), noise in zip(rows, noises, strict=True)]
         sample = dist.from_rows(chosen).to(logits.dtype)
-        if not (torch.is_grad_enabled() and dist.logits.requires_grad):
+        if not (inside_transform() or differentiated(dist.logits)):
             return f(sample).mean(0)
         loss, gradient = differentiate(f, sample)
         moved = dist.to_rows(logits - self.beta * gradient.to(rows[0][0].dtype))

@@ -6,8 +6,18 @@ from typing import Any, TypeVar
 
 import torch
 from torch import Size, Tensor
+from torch.autograd.forward_ad import unpack_dual
 
-__all__ = ["all_known", "check_feasible", "check_shape", "check_size", "inside_transform", "read"]
+__all__ = [
+    "all_known",
+    "check_feasible",
+    "check_items",
+    "check_shape",
+    "check_size",
+    "differentiated",
+    "inside_transform",
+    "read",
+]
 
 T = TypeVar("T")
 
@@ -16,6 +26,13 @@ def inside_transform() -> bool:
     """Whether a transform of `torch.func` is at work: tensors are then its own, and must not be kept beyond it."""
     # There is no public way to ask.
     return torch._C._functorch.maybe_current_level() is not None
+
+
+def differentiated(tensor: Tensor) -> bool:
+    """Whether a derivative is taken with respect to a tensor, in reverse or forward mode; a transform may hide it."""
+    if torch.is_grad_enabled() and tensor.requires_grad:
+        return True
+    return not torch.compiler.is_compiling() and unpack_dual(tensor).tangent is not None
 
 
 def all_known(condition: Tensor) -> bool | None:
@@ -49,16 +66,30 @@ def check_shape(name: str, shape: Any) -> Size:
     return checked
 
 
+def check_items(name: str, vector: Tensor, n: int) -> None:
+    """Check that a vector has an entry for each item.
+
+    Raises:
+        ValueError: It has not.
+    """
+    if vector.ndim == 0 or vector.shape[-1] != n:
+        raise ValueError(f"{name} must have shape (..., {n}), got {tuple(vector.shape)}")
+
+
 def check_size(logits: Tensor, k: int | Tensor, name: str = "logits", size: str = "k") -> None:
     """Check types, shapes and the range of an integer size; reads no tensor's values.
 
     Raises:
-        TypeError: `logits` is no floating-point tensor, or `k` no integer.
+        TypeError: `logits` is no dense floating-point tensor of 16 bits or more, or `k` no integer.
         ValueError: `logits` has no items, k is outside of 0..n, or the batch shapes do not broadcast.
     """
     if not isinstance(logits, Tensor) or not logits.is_floating_point():
         came = logits.dtype if isinstance(logits, Tensor) else type(logits).__name__
         raise TypeError(f"{name} must be a floating-point tensor, got {came}")
+    if logits.layout != torch.strided or logits.itemsize < 2:
+        raise TypeError(
+            f"{name} must be a dense floating-point tensor of 16 bits or more, got {logits.dtype}, {logits.layout}"
+        )
     if logits.ndim == 0 or logits.shape[-1] == 0:
         raise ValueError(f"{name} must have shape (*batch, n) with n >= 1, got {tuple(logits.shape)}")
     n = logits.shape[-1]
@@ -96,10 +127,12 @@ def check_feasible(logits: Tensor, k: int | Tensor, high: int | Tensor | None = 
     low = torch.as_tensor(k, device=logits.device).long()
     most = low if high is None else torch.as_tensor(high, device=logits.device).long()
     forced, possible = logits.isposinf().sum(-1), (logits > -torch.inf).sum(-1)
+    least = "k" if high is None else "low"
     zero, one = ("0", "1") if name == "probs" else ("-inf", "+inf")
     for good, text in (
         (~logits.isnan().any(-1), "{name} must not be NaN{row}"),
-        ((low >= 0) & (most <= n), "k must be between 0 and the number of items, {n}{row}, got {k}"),
+        (low >= 0, least + " must be between 0 and the number of items, {n}{row}, got {low}"),
+        (most <= n, "k must be between 0 and the number of items, {n}{row}, got {k}"),
         (forced <= most, "{name} of {one} must include at most k items{row}, got {forced} of them with k = {k}"),
         (possible >= low, "{name} above {zero} must be at least k{row}, got {possible} possible items with k = {low}"),
     ):

@@ -5,7 +5,7 @@ import math
 import torch
 from torch import Tensor
 
-from ksubset.numerics.checks import check_feasible, check_size
+from ksubset.numerics.checks import check_feasible, check_items, check_size
 from ksubset.numerics.covariance import covariance_product_of, pair_moments_of
 from ksubset.numerics.moments import attach, moments
 from ksubset.numerics.quadrature import Solution, solve
@@ -53,8 +53,7 @@ def covariance_product_from(s: Solution, logits: Tensor, vector: Tensor) -> Tens
     Raises:
         ValueError: The vector has another number of items.
     """
-    if vector.ndim == 0 or vector.shape[-1] != logits.shape[-1]:
-        raise ValueError(f"vector must have shape (..., {logits.shape[-1]}), got {tuple(vector.shape)}")
+    check_items("vector", vector, logits.shape[-1])
     return covariance_product_of(s, logits.double(), vector.double()).to(logits.dtype)
 
 

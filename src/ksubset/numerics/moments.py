@@ -5,9 +5,8 @@ from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
-from torch.autograd.forward_ad import unpack_dual
 
-from ksubset.numerics.checks import all_known, check_feasible, check_size, inside_transform
+from ksubset.numerics.checks import all_known, check_feasible, check_size, differentiated, inside_transform
 from ksubset.numerics.covariance import covariance_product_of
 from ksubset.numerics.quadrature import Solution, solve
 
@@ -80,7 +79,7 @@ def attach(s: Solution, logits: Tensor) -> Moments:
     double = logits.double()
     if inside_transform():
         s = s.completed()
-    elif not (torch.compiler.is_compiling() or logits.requires_grad or unpack_dual(logits).tangent is not None):
+    elif not (torch.compiler.is_compiling() or differentiated(logits)):
         # Nobody may change what is kept; all else is not handed out.
         fields = s.residual, s.log_normalizer.clone(), s.flip_probability
         return Moments(double, s.tilted, s.shift, s.reference, s.price, *fields)
@@ -278,7 +277,8 @@ class _Attach(torch.autograd.Function):
     def backward(
         ctx: Any, grad_residual: Tensor | None, grad_normalizer: Tensor | None, grad_flip: Tensor | None
     ) -> tuple[Any, ...]:
-        _, _, flip_probability, tilted, *_ = ctx.saved_tensors
+        saved = ctx.saved_tensors  # once, as gradient checkpointing gives them only once
+        _, _, flip_probability, tilted, *_ = saved
         majority = tilted > 0
         grad = None
         if grad_residual is not None:
@@ -287,7 +287,7 @@ class _Attach(torch.autograd.Function):
             part = grad_normalizer[..., None] * torch.where(majority, 1 - flip_probability, flip_probability)
             grad = part if grad is None else grad + part
         if grad_flip is not None:
-            part = _covariance_product(ctx, torch.where(majority, -grad_flip, grad_flip))
+            part = _covariance_product(saved, torch.where(majority, -grad_flip, grad_flip))
             grad = part if grad is None else grad + part
         return grad, *(None,) * 9
 
@@ -297,11 +297,12 @@ class _TransformableAttach(_Attach):
 
     @staticmethod
     def jvp(ctx: Any, tangent: Tensor, *_: None) -> tuple[Tensor, Tensor, Tensor]:
-        _, _, flip_probability, tilted, *_ = ctx.saved_tensors
+        saved = ctx.saved_tensors
+        _, _, flip_probability, tilted, *_ = saved
         majority = tilted > 0
         of_residual = (tangent * torch.where(majority, -flip_probability, flip_probability)).sum(-1)
         of_normalizer = (tangent * torch.where(majority, 1 - flip_probability, flip_probability)).sum(-1)
-        product = _covariance_product(ctx, tangent)
+        product = _covariance_product(saved, tangent)
         return of_residual, of_normalizer, torch.where(majority, -product, product)
 
     @staticmethod
@@ -315,9 +316,9 @@ class _TransformableAttach(_Attach):
         return _TransformableAttach.apply(*moved), (0, 0, 0)
 
 
-def _covariance_product(ctx: Any, vector: Tensor) -> Tensor:
+def _covariance_product(saved: tuple[Any, ...], vector: Tensor) -> Tensor:
     """Covariance times a vector, from what `_Attach` has saved."""
-    logits, residual, flip_probability, tilted, reference, *rule = ctx.saved_tensors
+    logits, residual, flip_probability, tilted, reference, *rule = saved
     zero = torch.zeros_like(residual)
     s = Solution(residual, zero, flip_probability, tilted, zero, reference, zero, *rule)
     return covariance_product_of(s, logits, vector)

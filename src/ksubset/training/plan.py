@@ -33,11 +33,13 @@ class Plan:
             selection.
         cosine: Whether learning rates fall to 0 along a cosine, the selector's over the selection, the network's over
             all rounds; else they stay.
-        optimizer: Class of the optimizer, which is `fused` if it can be.
+        optimizer: Class of the optimizer, which is `fused` if the class takes that; it does not suit complex parameters
+            and settings such as `differentiable`, which want `"fused": False` beside them.
         seed: Of the generator of the batches.
 
     Raises:
-        TypeError: A number is none, or no integer, settings are no mapping, or `size` is no schedule.
+        TypeError: A number is none, or no integer, settings are no mapping, or `size`, `cosine` or `optimizer` is of
+            another type.
         ValueError: A number is out of range.
 
     Example:
@@ -74,6 +76,12 @@ class Plan:
         for name in ("selector", "network", "tuning"):
             if not isinstance(settings := getattr(self, name), Mapping):
                 raise TypeError(f'{name} must be settings of the optimizer, such as {{"lr": 0.01}}, got {settings!r}')
+        if isinstance(self.seed, bool) or not isinstance(self.seed, numbers.Integral):
+            raise TypeError(f"seed must be an integer, got {self.seed!r}")
+        if not isinstance(self.cosine, bool):
+            raise TypeError(f"cosine must be True or False, got {self.cosine!r}")
+        if not callable(self.optimizer):
+            raise TypeError(f"optimizer must be a class, such as torch.optim.Adam, got {self.optimizer!r}")
         if self.selecting is not None and self.selecting > self.rounds:
             raise ValueError(f"selecting must be at most rounds, {self.rounds}, got {self.selecting}")
         if not (self.size is None or isinstance(self.size, Schedule)):
