@@ -101,3 +101,6 @@ def test_bad_arguments(arguments: dict[str, object], error: type[Exception], mes
 def test_a_size_out_of_range() -> None:
     with pytest.raises(ValueError, match=r"size must be between 0 and the number of items, 4, got 5\.0"):
         NCPSS(size=torch.tensor(5.0)).sample(KSubset(2, torch.zeros(4)), 1)
+    dist = KSubset(2, torch.zeros(3, 4))
+    with pytest.raises(ValueError, match=r"size must broadcast over the batch, \(3,\), got shape \(2,\)"):
+        NCPSS(torch.ones(2)).sample(dist, 1)

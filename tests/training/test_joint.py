@@ -389,6 +389,12 @@ def test_what_is_of_another_kind() -> None:
         list(training.reports(draw, 0))
     with pytest.raises(TypeError, match=r"inputs must be a tuple, such as \(x,\), got Tensor"):
         Batch(torch.sum, inputs=(torch.zeros(3)))  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match=r"rows must be an integer or None, got 2\.5"):
+        Batch(torch.sum, rows=2.5)  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match="network must be a module, got <built-in method sum"):
+        JointTraining(training.selector, torch.sum, LeaveOneOut(), training.plan)  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match="plan must be a Plan, got"):
+        JointTraining(training.selector, training.network, LeaveOneOut(), {})  # type: ignore[arg-type]
 
 
 def test_arguments_that_do_not_fit() -> None:

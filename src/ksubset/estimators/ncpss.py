@@ -104,7 +104,12 @@ def _checked(size: Tensor, logits: Tensor) -> Tensor:
     n = logits.shape[-1]
     if all_known((size >= 0) & (size <= n)) is False:
         raise ValueError(f"size must be between 0 and the number of items, {n}, got {size.tolist()}")
-    return size.to(logits.device).expand(logits.shape[:-1])
+    try:
+        return size.to(logits.device).expand(logits.shape[:-1])
+    except RuntimeError:
+        raise ValueError(
+            f"size must broadcast over the batch, {tuple(logits.shape[:-1])}, got shape {tuple(size.shape)}"
+        ) from None
 
 
 def _scaled(p: Tensor, absent: Tensor, allowed: Tensor, total: Tensor) -> Tensor:

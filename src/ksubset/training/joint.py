@@ -36,7 +36,7 @@ class JointTraining:
         plan: How to train.
 
     Raises:
-        TypeError: `estimator` is neither.
+        TypeError: `selector` or `network` is no module, `estimator` is neither, or `plan` is none.
         ValueError: The selector has no parameters, or a `k` that the sizes of the plan do not end with.
 
     Attributes:
@@ -63,6 +63,11 @@ class JointTraining:
     def __init__(
         self, selector: nn.Module, network: nn.Module, estimator: Estimator | Callable[[float], Estimator], plan: Plan
     ) -> None:
+        for name, module in (("selector", selector), ("network", network)):
+            if not isinstance(module, nn.Module):
+                raise TypeError(f"{name} must be a module, got {module!r}")
+        if not isinstance(plan, Plan):
+            raise TypeError(f"plan must be a Plan, got {plan!r}")
         self.selector: Any = selector
         self.network, self.plan = network, plan
         if isinstance(estimator, type) or not callable(estimator):

@@ -107,7 +107,7 @@ class Batch:
             none pays for it in variance.
 
     Raises:
-        TypeError: `inputs` is no tuple.
+        TypeError: `inputs` is no tuple, or `rows` no integer.
 
     Example:
         >>> x, y = torch.randn(32, 8), torch.randn(32, 1)
@@ -127,3 +127,5 @@ class Batch:
     def __post_init__(self) -> None:
         if not isinstance(self.inputs, tuple):
             raise TypeError(f"inputs must be a tuple, such as (x,), got {type(self.inputs).__name__}")
+        if isinstance(self.rows, bool) or not isinstance(self.rows, numbers.Integral | None):
+            raise TypeError(f"rows must be an integer or None, got {self.rows!r}")
