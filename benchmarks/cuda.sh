@@ -31,7 +31,7 @@ at_most() { echo $(($1 < $(left) ? $1 : $(left) > 1 ? $(left) : 1)); }  # second
 
 echo "== tests on CUDA"
 if "$python" -c 'import pytest, hypothesis, mpmath' 2>/dev/null; then
-    tests=("$python" -m pytest --device cuda -q tests/numerics tests/estimators tests/test_distribution.py)
+    tests=("$python" -m pytest --device cuda -q tests/numerics tests/estimators tests/distributions/test_ksubset.py)
 else
     tests=("$python" benchmarks/device_checks.py cuda)
 fi

@@ -19,7 +19,8 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 from oracle import recursion
 
 from ksubset import KSubset
-from ksubset.numerics import exclusion_probabilities, inclusion_probabilities, log_normalizer, sampling_table
+from ksubset.numerics import exclusion_probabilities, inclusion_probabilities, log_normalizer
+from ksubset.numerics.inversion import sampling_table
 
 
 def relative_errors(n: int, k: int, scale: float, dtype: torch.dtype) -> tuple[float, float, float]:

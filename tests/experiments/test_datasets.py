@@ -220,6 +220,10 @@ def test_a_file_of_ones_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kin
             {"train_images": np.ones((20, 9, 9), np.uint8)},
             r"train_images: expected unsigned bytes .* got none above 1;",
         ),
+        (
+            {"test_images": np.ones((5, 9, 9), np.uint8)},
+            r"test_images: expected unsigned bytes .* got none above 1;",
+        ),
         ({"train_images": np.full((20, 9, 9), np.nan)}, r"train_images: expected grey levels from 0 to 1, got nan"),
         ({"test_labels": np.array([0, 1, 2, 0, -1])}, r"test_labels: expected classes from 0 to 2, got -1 to 2"),
         ({"test_labels": np.arange(4)}, r"test_labels: expected int64 of shape \(5,\), .* got .* \(4,\)"),

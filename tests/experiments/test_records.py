@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from ksubset.experiments import records
+from ksubset.experiments import protocols, records
 from ksubset.experiments.config import RunConfig
 from ksubset.experiments.records import Record
 
@@ -124,6 +124,24 @@ def test_one_description_for_the_best_of_all_methods(best: dict[str, dict[str, o
     configs = [RunConfig(k=30, epochs=50, method=method, **knobs) for method, knobs in best.items()]
     assert {records.describe(config) for config in configs} == {"protocol best: 50 epochs, k = 30"}
     assert {records.slug(config) for config in configs} == {"best-50-epochs-k-30"}
+
+
+def test_settings_that_differ_have_descriptions_that_differ() -> None:
+    near = {records.describe(RunConfig(k=3, network_lr=rate)) for rate in (0.001234561, 0.001234562)}
+    assert len(near) == 2
+    assert all("network_lr = 0.00123456" in text for text in near)
+    # Of one's own images the protocol's start may be any smaller number.
+    own: dict[str, Any] = {
+        "task": "reconstruction",
+        "dataset": "mine",
+        "images": "0a1b2c3d",
+        "k": 3,
+        "k_start": 10,
+        "epochs": 3,
+    }
+    mine = RunConfig(**protocols.find("best", "reconstruction", "mnist", "sfess-v") | own)
+    assert records.describe(mine) == "protocol best: 3 epochs, k = 3, images 0a1b2c3d, k_start = 10"
+    assert records.slug(mine) != records.slug(dataclasses.replace(mine, k_start=4))
 
 
 def test_description_of_no_protocol() -> None:

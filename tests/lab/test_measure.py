@@ -1,3 +1,4 @@
+import dataclasses
 import math
 
 import pytest
@@ -45,6 +46,26 @@ def test_what_can_be_measured() -> None:
     assert ("LeaveOneOut", 1) not in everything
     names = {name for name, _ in cells(False, (2,))}
     assert names == {"ScoreFunction", "LeaveOneOut", "UnorderedSet", "Hybrid(ReplayedSlope)"}
+
+
+@pytest.mark.parametrize(
+    ("name", "samples", "repeats", "message"),
+    [
+        ("Nope", 4, 10, "name: expected one of ScoreFunction, .*, got 'Nope'"),
+        ("LeaveOneOut", 1, 10, "samples: expected 2 or more for LeaveOneOut, got 1"),
+        ("SIMPLE", 0, 10, "samples: expected 1 or more for SIMPLE, got 0"),
+        ("SIMPLE", 4, 1, "repeats: expected 2 or more for SIMPLE, got 1"),
+    ],
+)
+def test_what_cannot_be_measured(name: str, samples: int, repeats: int, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        measure(PROBLEM, name, samples, repeats)
+
+
+def test_a_gradient_of_zeros_is_nothing_to_compare_with() -> None:
+    flat = dataclasses.replace(PROBLEM, gradient=torch.zeros_like(PROBLEM.gradient))
+    with pytest.raises(ValueError, match="expected a gradient to compare with, got one of zeros at quadratic"):
+        measure(flat, "LeaveOneOut", 4, 10)
 
 
 def test_measurements_do_not_depend_on_what_came_before() -> None:

@@ -1,4 +1,6 @@
+import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -21,9 +23,35 @@ def test_other_files_are_named(tmp_path: Path, text: str) -> None:
         results.load(path)
 
 
+@pytest.mark.parametrize(
+    ("place", "value"), [(("measurements", 0, 0), "abc"), (("measurements",), []), (("environment",), None)]
+)
+def test_damaged_measurements_are_named(result: Result, tmp_path: Path, place: tuple[Any, ...], value: Any) -> None:
+    path = tmp_path / "measurements.json"
+    results.save({"toy": result}, path)
+    content = json.loads(path.read_text())
+    *way, last = "toy", *place
+    at = content
+    for step in way:
+        at = at[step]
+    at[last] = value
+    path.write_text(json.dumps(content))
+    with pytest.raises(ValueError, match=r"measurements\.json: expected measurements written by 'ksubset lab'"):
+        results.load(path)
+
+
 def test_settings_are_checked() -> None:
     with pytest.raises(ValueError, match=r"reference: expected an integer of 1000 or more, got 1"):
         results.Settings(reference=1)
+    wrong: list[tuple[dict[str, Any], str]] = [
+        ({"seeds": ()}, r"seeds: expected different integers, got \[\]"),
+        ({"seeds": (1, 1)}, r"seeds: expected different integers, got \[1, 1\]"),
+        ({"samples": (2.5,)}, r"samples: expected different integers, got \[2\.5\]"),
+        ({"repeats": 2.5}, r"repeats: expected an integer of 2 or more, got 2\.5"),
+    ]
+    for given, message in wrong:
+        with pytest.raises(ValueError, match=message):
+            results.Settings(**given)
 
 
 def test_an_estimator_that_is_unknown_is_named(result: Result, tmp_path: Path) -> None:

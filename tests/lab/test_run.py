@@ -55,6 +55,20 @@ def test_what_is_missing_is_measured_alone(tmp_path: Path) -> None:
     assert again[-1].mse == next(one.mse for one in result.measurements if one.estimator == "LeaveOneOut")
 
 
+def test_other_numbers_of_samples_are_measured_besides(tmp_path: Path) -> None:
+    arguments = ("--problem", "threshold", "--smoke", "--out", tmp_path)
+    assert invoke(*arguments, "--samples", "2", "--repeats", "2").exit_code == 0
+    before = results.load(tmp_path / "measurements.json")["threshold"].measurements
+    output = invoke(*arguments, "--samples", "4", "--samples", "2", "--repeats", "2").output
+    assert f"threshold: measurement {len(before)}/{len(before)}" in output
+    both = results.load(tmp_path / "measurements.json")["threshold"].measurements
+    assert both[: len(before)] == before
+    assert {one.samples for one in both[len(before) :]} == {4}
+    # What was measured with other repeats is not kept beside.
+    assert invoke(*arguments, "--samples", "4", "--repeats", "3").exit_code == 0
+    assert {one.samples for one in results.load(tmp_path / "measurements.json")["threshold"].measurements} == {4}
+
+
 def test_ctrl_c_loses_no_measurement(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     measure_one, measured = measure.measure, list[Measurement]()
 

@@ -3,7 +3,7 @@ import dataclasses
 import pytest
 
 from ksubset.lab import tables
-from ksubset.lab.results import Result
+from ksubset.lab.results import Result, comparable
 
 
 def test_tables(result: Result) -> None:
@@ -29,6 +29,24 @@ def test_values_between_measured_ones() -> None:
     assert tables._interpolated(points, 33) is None
     assert tables._interpolated(points, 1) is None
     assert [tables._interpolated(points[:1], at) for at in (1, 2, 4)] == [None, pytest.approx(16.0), None]
+
+
+def test_means_are_over_the_same_instances(result: Result) -> None:
+    one = result.measurements[0]
+    first = [dataclasses.replace(one, estimator=name, seed=1) for name in ("LeaveOneOut", "SIMPLE")]
+    second = dataclasses.replace(one, seed=2, mse=100 * one.mse)
+    partial = dataclasses.replace(result, measurements=[*first, second])
+    assert comparable(partial).measurements == first
+    complete = [*first, second, dataclasses.replace(second, estimator="SIMPLE")]
+    assert comparable(dataclasses.replace(result, measurements=complete)).measurements == complete
+    # Nothing is in common, and so nothing is left out.
+    apart = [first[1], second]
+    assert comparable(dataclasses.replace(result, measurements=apart)).measurements == apart
+
+
+def test_no_variance_at_all_has_tables(result: Result) -> None:
+    none = [dataclasses.replace(one, variance=0.0) for one in result.measurements]
+    assert "Variance of LeaveOneOut" in tables.tables({"threshold": dataclasses.replace(result, measurements=none)})
 
 
 def of(result: Result, *samples: int) -> Result:

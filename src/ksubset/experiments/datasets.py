@@ -165,7 +165,7 @@ def find(name: str) -> Source:
     if folder is None or not re.fullmatch(r"[A-Za-z0-9][\w.-]*", name) or not (folder / f"{name}.npz").exists():
         raise ValueError(
             f"dataset: expected one of {', '.join(SETS)}, or the name of a file NAME.npz in the folder that "
-            f"KSUBSET_DATA names, got {name!r}"
+            f"KSUBSET_DATA names, of letters, digits, '.', '_' and '-', got {name!r}"
         )
     path = folder / f"{name}.npz"
     _check_name(path)

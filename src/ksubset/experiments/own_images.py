@@ -36,7 +36,7 @@ def read(path: Path) -> list[tuple[np.ndarray, np.ndarray]]:
                     f"{path}: {name}: expected unsigned bytes or floats of shape (N, side, side), of one side of "
                     f"{_LEAST_SIDE} or more for all parts, got {array.dtype} of shape {array.shape}"
                 )
-            if name == "train_images" and array.dtype == np.uint8 and array.max() <= 1:
+            if array.dtype == np.uint8 and array.max() <= 1:
                 raise ValueError(
                     f"{path}: {name}: expected unsigned bytes from 0 to 255, got none above 1; give images of 0 and 1 "
                     "as floats"

@@ -287,9 +287,18 @@ def _words(config: RunConfig, varied: Collection[str]) -> tuple[str | None, list
         headline.append(f"images {config.images}")
     protocol = protocols.name(config)
     if protocol:
+        # Of one's own images the number of pixels, which the protocol's start is bounded by, may not be known any more.
+        if config.k_start is not None and config.images is not None:
+            headline.append(f"k_start = {config.k_start}")
         return protocol, headline, []
     values = {name: value for name, value in config.changed().items() if name not in _CELL + _HEADLINE}
-    return None, headline, [f"{name} = {v if isinstance(v, str) else f'{v:g}'}" for name, v in values.items()]
+    return None, headline, [f"{name} = {v if isinstance(v, str) else _exact(v)}" for name, v in values.items()]
+
+
+def _exact(value: float) -> str:
+    """The shortest text that no other number has."""
+    short = f"{value:g}"
+    return short if float(short) == value else repr(value)
 
 
 def group(records: Iterable[Record], key: Callable[[Record], Any]) -> dict[Any, list[Record]]:

@@ -37,7 +37,8 @@ def results(records: Iterable[Record]) -> str:
             "task and method that were chosen on validation data. The paper's rows: "
             f"{published.protocol()}."
         )
-        sections += [_comparison(members, notes) for members in group(named, lambda record: record.config.k).values()]
+        alike = group(named, lambda record: (record.config.k, record.config.images))
+        sections += [_comparison(members, notes) for members in alike.values()]
         sections += [_block(members, notes) for members in _by_protocol(printed).values()]
         sections += [f"[{number}] {note}" for number, note in enumerate(notes, 1)]
     others = [record for record in finished if not _is_printed(record)]
@@ -87,7 +88,8 @@ def _comparison(records: Sequence[Record], notes: list[str]) -> str:
             source = [_source(metric, dataset, notes), str(paper["epochs"]), str(paper["seeds"])]
             rows.append([*label, *source, *cells])
     table = markdown.table(["Metric", "Dataset", "Source", "Epochs", "Seeds", *columns], rows)
-    return f"**Protocols beside each other, k = {records[0].config.k}**\n\n{table}"
+    images = f", images {records[0].config.images}" if records[0].config.images else ""
+    return f"**Protocols beside each other, k = {records[0].config.k}{images}**\n\n{table}"
 
 
 def _block(records: Sequence[Record], notes: list[str]) -> str:

@@ -142,8 +142,18 @@ def measure(problem: Problem, name: str, samples: int, repeats: int) -> Measurem
         name: Of the estimator, a key of `ESTIMATORS`.
         samples: Samples S of one estimate.
         repeats: Independent estimates, fewer where the problem's budget says so.
+
+    Raises:
+        ValueError: The estimator is unknown, there are too few samples or repeats, or the gradient is 0.
     """
+    if name not in ESTIMATORS:
+        raise ValueError(f"name: expected one of {', '.join(ESTIMATORS)}, got {name!r}")
     estimator = ESTIMATORS[name]()
+    for what, number, least in (("samples", samples, estimator.min_samples), ("repeats", repeats, 2)):
+        if number < least:
+            raise ValueError(f"{what}: expected {least} or more for {name}, got {number}")
+    if not problem.gradient.any():
+        raise ValueError(f"problem: expected a gradient to compare with, got one of zeros at {problem.name}")
     repeats = min(repeats, max(_FEWEST, problem.budget // samples))
     with torch.random.fork_rng(devices=[]):
         if isinstance(estimator, Hybrid):

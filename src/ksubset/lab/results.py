@@ -13,7 +13,7 @@ from ksubset._support import files
 from ksubset.lab.measure import ESTIMATORS, Measurement, Quality
 from ksubset.lab.problems import CHUNK, SEEDS
 
-__all__ = ["QUALITIES", "Mean", "Result", "Settings", "by_estimator", "load", "save"]
+__all__ = ["QUALITIES", "Mean", "Result", "Settings", "by_estimator", "comparable", "load", "save"]
 
 _MOST_SAMPLES = 2**20
 QUALITIES = tuple(field.name for field in dataclasses.fields(Quality))
@@ -25,13 +25,13 @@ class Settings:
     """What is measured at every problem.
 
     Arguments:
-        samples: Numbers of samples of one estimate, ascending.
+        samples: Numbers of samples of one estimate.
         repeats: Estimates, at most; a problem's budget may allow fewer.
         seeds: Instances of the small problems; of the decoder there is the first one only.
         reference: Evaluations of f for the decoder's reference gradient.
 
     Raises:
-        ValueError: A number is too small.
+        ValueError: A number is too small, no integer or there twice.
     """
 
     samples: tuple[int, ...] = (1, 2, 4, 8, 16, 32, 64, 128)
@@ -40,9 +40,12 @@ class Settings:
     reference: int = 2_000_000
 
     def __post_init__(self) -> None:
-        if not self.samples or min(self.samples) < 1 or max(self.samples) > _MOST_SAMPLES:
+        for name, values in (("samples", self.samples), ("seeds", self.seeds)):
+            if not values or len(set(values)) < len(values) or not all(isinstance(value, int) for value in values):
+                raise ValueError(f"{name}: expected different integers, got {list(values)}")
+        if min(self.samples) < 1 or max(self.samples) > _MOST_SAMPLES:
             raise ValueError(f"samples: expected integers from 1 to {_MOST_SAMPLES}, got {list(self.samples)}")
-        if self.repeats < 2:
+        if not isinstance(self.repeats, int) or self.repeats < 2:
             raise ValueError(f"repeats: expected an integer of 2 or more, got {self.repeats}")
         if self.reference < 2 * CHUNK:
             raise ValueError(f"reference: expected an integer of {2 * CHUNK} or more, got {self.reference}")
@@ -79,9 +82,15 @@ def load(path: str | os.PathLike[str]) -> dict[str, Result]:
     """
     try:
         results = {name: _result(**fields) for name, fields in json.loads(Path(path).read_text()).items()}
-        for one in (one for result in results.values() for one in result.measurements):
-            if one.estimator not in ESTIMATORS:
-                raise ValueError(f"the estimator {one.estimator!r}")
+        for name, result in results.items():
+            if not (result.measurements and isinstance(result.environment, dict)):
+                raise ValueError(f"{name} without measurements or without their environment")
+            for one in result.measurements:
+                if one.estimator not in ESTIMATORS:
+                    raise ValueError(f"the estimator {one.estimator!r}")
+                for column in (*QUALITIES, "seconds"):
+                    if not isinstance(value := getattr(one, column), int | float):
+                        raise ValueError(f"{column} = {value!r}")
         return results
     except (ValueError, TypeError, KeyError, AttributeError) as error:
         raise ValueError(f"{path}: expected measurements written by 'ksubset lab', got {error!r}") from error
@@ -121,6 +130,21 @@ class Mean(Quality):
     def cost(self) -> int:
         """Evaluations, one of the gradient being one more."""
         return self.evaluations + self.gradients
+
+
+def comparable(result: Result) -> Result:
+    """Of each number of samples the instances that all its estimators were measured on, as means over others are not
+    compared; all, where there is no such instance.
+    """
+    kept = []
+    for samples in sorted({one.samples for one in result.measurements}):
+        measured = [one for one in result.measurements if one.samples == samples]
+        seeds_of: dict[str, set[int]] = {}
+        for one in measured:
+            seeds_of.setdefault(one.estimator, set()).add(one.seed)
+        common = set.intersection(*seeds_of.values())
+        kept += [one for one in measured if one.seed in common or not common]
+    return dataclasses.replace(result, measurements=kept)
 
 
 def by_estimator(result: Result) -> dict[str, dict[int, Mean]]:

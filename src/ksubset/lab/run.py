@@ -1,5 +1,6 @@
 """The laboratory at work: problems are measured one after the other, and what is measured is kept."""
 
+import dataclasses
 import itertools
 import platform
 import time
@@ -15,7 +16,7 @@ from ksubset._support.markdown import quantity
 from ksubset.lab import measure, problems
 from ksubset.lab.figure import figure
 from ksubset.lab.measure import Measurement
-from ksubset.lab.results import Result, Settings, load, save
+from ksubset.lab.results import Result, Settings, comparable, load, save
 from ksubset.lab.tables import tables
 
 __all__ = ["Bar", "environment", "run"]
@@ -33,7 +34,7 @@ def run(names: Sequence[str], settings: Settings, folder: Path, *, say: Callable
     Arguments:
         names: Of the problems; the tables and the figure have those too that the folder holds already.
         settings: How to measure. What was measured in another way, or elsewhere, is measured again; else what is
-            missing alone, such as a new estimator.
+            missing alone, such as a new estimator, another number of samples or another instance.
         folder: Where to write.
         say: Called with a line for each problem that needs no measurement.
         bar: Called with a title, a number of steps and the name of a step; gives the function that takes a text and the
@@ -56,9 +57,7 @@ def run(names: Sequence[str], settings: Settings, folder: Path, *, say: Callable
         results = load(paths[0]) if paths[0].exists() else {}
         for name in names:
             known = results.get(name)
-            kept = (
-                known.measurements if known and (known.settings, known.environment) == (settings, environment()) else []
-            )
+            kept = known.measurements if known and _alike(name, known, settings) else []
             missing = _missing(name, settings, kept)
             if not missing:
                 say(f"{name}: already in {paths[0]}")
@@ -72,7 +71,7 @@ def run(names: Sequence[str], settings: Settings, folder: Path, *, say: Callable
                         saved = time.monotonic()
             finally:
                 save(results, paths[0])
-        results = {name: results[name] for name in problems.PROBLEMS if name in results}
+        results = {name: comparable(results[name]) for name in problems.PROBLEMS if name in results}
         files.write(paths[1], tables(results).encode())
         figure(results).savefig(paths[2], dpi=150)
     return paths
@@ -82,6 +81,14 @@ def environment() -> dict[str, str]:
     """Versions, device and threads, to be told beside every number."""
     device = f"CPU ({platform.machine()}), {quantity(torch.get_num_threads(), 'thread')}"
     return provenance.versions(ksubset, torch) | {"device": device}
+
+
+def _alike(name: str, known: Result, settings: Settings) -> bool:
+    """Whether what is known was measured here, and each estimate as it would be now."""
+    wanted = dataclasses.replace(settings, samples=known.settings.samples)
+    if name in problems.SMALL or settings.seeds[0] == known.settings.seeds[0]:
+        wanted = dataclasses.replace(wanted, seeds=known.settings.seeds)
+    return (known.settings, known.environment) == (wanted, environment())
 
 
 def _missing(name: str, settings: Settings, kept: Sequence[Measurement]) -> list[tuple[int, str, int]]:

@@ -14,6 +14,8 @@ __all__ = ["tables"]
 # Numbers of samples, evaluations and seconds for which tables have columns.
 _SAMPLES, _EVALUATIONS, _SECONDS = (1, 8, 32, 128), (8, 32, 128), (0.001, 0.003, 0.01, 0.03, 0.1)
 _BASE = "LeaveOneOut"
+# What less is divided by.
+_LEAST_VARIANCE = 1e-30
 
 
 def tables(results: Mapping[str, Result]) -> str:
@@ -62,7 +64,7 @@ def _ratios(results: Mapping[str, Result]) -> list[str]:
             head.append(f"{problem}, S = {number}")
             for name in hybrids:
                 ratios = [
-                    variance[_BASE, number, seed] / max(value, 1e-30)
+                    max(variance[_BASE, number, seed], _LEAST_VARIANCE) / max(value, _LEAST_VARIANCE)
                     for (estimator, samples, seed), value in variance.items()
                     if (estimator, samples) == (name, number)
                 ]
