@@ -77,6 +77,7 @@ def test_a_broken_file_is_named(tmp_path: Path, content: str) -> None:
         (("history",), None, "history: expected a list"),
         (("history",), [], "history: expected the epochs of a finished run"),
         (("config", "k"), None, "k: expected a number"),
+        (("config", "task"), "mine", ".json: expected a record written by 'ksubset run', got ValueError(\"task: "),
         pytest.param(("config", "k_until"), 10**400, "k_until: expected a number in (0, 1]", id="no float"),
         pytest.param(("seconds_total",), 10**400, "seconds_total: expected a number", id="no float either"),
         (("side",), 8.0, "side: expected a whole number"),

@@ -63,7 +63,7 @@ class Command(typer.core.TyperCommand):
         except (ValueError, ImportError, OSError, FloatingPointError) as error:
             raise _ended(f"error: {' '.join(str(error).split())}", 2) from error
         except KeyboardInterrupt as interrupt:
-            kept = "finished epochs of a run, finished problems of the laboratory, and the scores of a checkpoint"
+            kept = "finished epochs of a run, measurements of the laboratory, and the scores of a checkpoint"
             raise _ended(f"interrupted: {kept} are kept; the same command goes on from there", 130) from interrupt
 
 

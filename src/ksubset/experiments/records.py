@@ -15,7 +15,7 @@ from typing import Any, NoReturn
 
 from ksubset._support import files
 from ksubset._support.markdown import quantity
-from ksubset.experiments import protocols
+from ksubset.experiments import protocols, tasks
 from ksubset.experiments.config import RunConfig
 
 __all__ = [
@@ -166,6 +166,7 @@ def _check(record: Record) -> None:
         if not fits:
             raise ValueError(f"{name}: expected {expected}")
 
+    tasks.find(record.config.task)
     expect("k", record.config.k is not None, "a number")
     expect("format", record.format in range(1, FORMAT + 1), f"1 to {FORMAT}")
     expect("status", record.status in (FINISHED, INTERRUPTED), f"{FINISHED} or {INTERRUPTED}")
