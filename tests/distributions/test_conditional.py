@@ -419,6 +419,7 @@ def test_a_million_items_in_under_a_second(what: str, one_thread: None) -> None:
         (lambda: AtMostKSubset(2, torch.zeros(3, 4)).expand(()), ValueError, "(3,) expands to, got ()"),
         (lambda: AtMostKSubset(2, torch.zeros(3, 4)).expand((2, -1)), ValueError, "no negative entry, got (2, -1)"),
         (lambda: AtMostKSubset(2, torch.zeros(4), low=torch.tensor(-1)), ValueError, "low must be between 0 and"),
+        (lambda: KSubset(torch.tensor(-1), torch.zeros(4)), ValueError, "k must be between 0 and"),
         (lambda: KSubset(2, torch.zeros(4).to_sparse()), TypeError, "logits must be a dense floating-point tensor"),
         (
             lambda: KSubset(2, torch.zeros(4).to(torch.float8_e5m2)),

@@ -52,10 +52,10 @@ class ConditionalBernoulli(SubsetDistribution):
         self, name: str, parameter: Tensor, batch_shape: Size, parts: Sequence[Part], validate_args: bool | None
     ) -> None:
         self._parts = parts
-        if parameter.shape[:-1] != batch_shape:
-            parameter = parameter.expand(*batch_shape, -1)
         if not torch.compiler.is_compiling() and parameter.is_inference():
             parameter = parameter.clone()  # torch does not count its changes, so none may come
+        if parameter.shape[:-1] != batch_shape:
+            parameter = parameter.expand(*batch_shape, -1)
         setattr(self, name, parameter)
         self._results = {}
         if torch.compiler.is_compiling():

@@ -127,7 +127,7 @@ def check_feasible(logits: Tensor, k: int | Tensor, high: int | Tensor | None = 
     low = torch.as_tensor(k, device=logits.device).long()
     most = low if high is None else torch.as_tensor(high, device=logits.device).long()
     forced, possible = logits.isposinf().sum(-1), (logits > -torch.inf).sum(-1)
-    least = "k" if high is None else "low"
+    least = "k" if high is None or high is k else "low"
     zero, one = ("0", "1") if name == "probs" else ("-inf", "+inf")
     for good, text in (
         (~logits.isnan().any(-1), "{name} must not be NaN{row}"),
