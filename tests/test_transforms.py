@@ -8,7 +8,9 @@ import torch
 from torch import Tensor
 from torch.autograd.forward_ad import dual_level, make_dual, unpack_dual
 from torch.func import grad, hessian, jacfwd, jacrev, jvp, vmap
+from torch.fx.experimental.proxy_tensor import make_fx
 from torch.utils.checkpoint import checkpoint
+from torch.utils.flop_counter import FlopCounterMode
 
 from ksubset import (
     IMLE,
@@ -197,6 +199,22 @@ def test_export() -> None:
     gate, x = Gate(), torch.randn(4, 6)
     exported = torch.export.export(gate, (x,)).module()
     torch.testing.assert_close(exported(x), gate(x))
+
+
+@pytest.mark.filterwarnings("ignore::torch.jit.TracerWarning")
+def test_what_is_recorded_is_no_constant(logits: Tensor) -> None:
+    def mean(w: Tensor) -> Tensor:
+        return KSubset(2, w, validate_args=False).mean
+
+    traced = torch.jit.trace(mean, torch.zeros(3, 6, dtype=torch.float64))
+    for scale in (1.0, 10.0, 1000.0):
+        torch.testing.assert_close(traced(scale * logits), mean(scale * logits))
+    # Where the quadrature's nodes depend on values, an error is better than the example's result for all.
+    with pytest.raises(RuntimeError, match="trying to get value out of a tracing tensor"):
+        make_fx(mean)(logits)
+    with FlopCounterMode(display=False):
+        counted = mean(logits)
+    torch.testing.assert_close(counted, mean(logits))
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])

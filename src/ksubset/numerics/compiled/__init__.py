@@ -27,5 +27,10 @@ def _installed() -> bool:
 
 
 def usable(logits: Tensor) -> bool:
-    """Whether compiled loops can read this tensor: it is on the CPU, and its values are there."""
-    return logits.is_cpu and not (torch.compiler.is_compiling() or inside_transform()) and _installed()
+    """Whether compiled loops can read this tensor: it is on the CPU, its values are there, and nobody records what is
+    done with them, which would take what the loops find for constants.
+    """
+    # There is no public way to ask for modes that record.
+    tracing: bool = torch.jit.is_tracing()  # type: ignore[attr-defined]  # missing in torch's types
+    recorded = tracing or torch.compiler.is_compiling() or torch._C._len_torch_dispatch_stack() > 0
+    return logits.is_cpu and not (recorded or inside_transform()) and _installed()
