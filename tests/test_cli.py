@@ -149,7 +149,7 @@ def test_a_protocol_gives_what_the_command_line_does_not(tmp_path: Path, monkeyp
         (
             ["--dataset", "cifar"],
             "error: dataset: expected one of digits, mnist, fashion-mnist, kmnist, or the name of a file NAME.npz in "
-            "the folder that KSUBSET_DATA names, got 'cifar'",
+            "the folder that KSUBSET_DATA names, of letters, digits, '.', '_' and '-', got 'cifar'",
         ),
         (
             ["--method", "magic"],
