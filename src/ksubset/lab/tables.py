@@ -14,7 +14,7 @@ __all__ = ["tables"]
 # Numbers of samples, evaluations and seconds for which tables have columns.
 _SAMPLES, _EVALUATIONS, _SECONDS = (1, 8, 32, 128), (8, 32, 128), (0.001, 0.003, 0.01, 0.03, 0.1)
 _BASE = "LeaveOneOut"
-# What less is divided by.
+# Of no estimator, so that one without variance has a ratio, too.
 _LEAST_VARIANCE = 1e-30
 
 
