@@ -20,7 +20,7 @@ from ksubset.stats.results import Results
 PACKAGES = [
     "ksubset", "ksubset.numerics", "ksubset.distributions", "ksubset.estimators", "ksubset.nn", "ksubset.schedules",
     "ksubset.training", "ksubset.search", "ksubset.selection", "ksubset.regression", "ksubset.equations",
-    "ksubset.design", "ksubset.stats", "ksubset.experiments",
+    "ksubset.design", "ksubset.stats", "ksubset.experiments", "ksubset.lab",
     "ksubset.applications.explain", "ksubset.applications.vae", "ksubset.applications.neighbours",
 ]  # fmt: skip
 REFERENCE = Path(__file__).parents[1] / "docs" / "api.md"

@@ -2,7 +2,7 @@
 
 import pytest
 
-from ksubset.lab.measure import Measurement
+from ksubset.lab.measurements import Measurement
 from ksubset.lab.results import Result, Settings
 
 

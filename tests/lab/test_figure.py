@@ -1,9 +1,9 @@
-from ksubset.lab import figure, measure
+from ksubset.lab import figure, measurements
 from ksubset.lab.results import Result
 
 
 def test_every_estimator_has_a_line() -> None:
-    assert list(figure._LINES) == list(measure.ESTIMATORS)
+    assert list(figure._LINES) == list(measurements.ESTIMATORS)
     assert len(set(figure._LINES.values())) == len(figure._LINES)
 
 

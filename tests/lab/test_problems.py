@@ -2,8 +2,8 @@ import pytest
 import torch
 from oracle import gradient, subsets
 
-from ksubset import KSubset
-from ksubset.lab import problems
+from ksubset import KSubset, LeaveOneOut
+from ksubset.lab import measure, problems
 
 SMALL = [make(problems.SEEDS[0]) for make in problems.SMALL.values()]
 
@@ -41,6 +41,25 @@ def test_the_toy_to_the_letter() -> None:
     b = torch.tensor([1.1500357167, 0.9919460223, 0.9533241281], dtype=torch.float64)
     f = toy.f(torch.eye(10, dtype=torch.float64)[:3]) - toy.f(torch.zeros(10, dtype=torch.float64))
     torch.testing.assert_close(f, 1 - 2 * b)
+
+
+def test_a_problem_of_ones_own_has_its_exact_gradient() -> None:
+    logits = torch.tensor([0.3, -1.0, 2.0, 0.0], dtype=torch.float64, requires_grad=True)
+    f = lambda z: (z[..., 0] - z[..., 1] * z[..., 2]) ** 3  # noqa: E731
+    problem = problems.enumerated("own", 2, logits, f, differentiable=False)
+    torch.testing.assert_close(problem.gradient, gradient(f, logits.detach(), 2), rtol=1e-10, atol=1e-12)
+    assert not problem.logits.requires_grad
+    found = measure(problem, LeaveOneOut(), 4, 4000)
+    assert found.bias < 3 * found.bias_noise < 0.2
+    assert problems.enumerated("own", 2, logits.detach().float(), f).gradient.dtype == torch.float64
+
+
+def test_what_is_no_problem_is_named() -> None:
+    logits = torch.zeros(4)
+    with pytest.raises(ValueError, match=r"logits: expected a vector, got shape \(1, 4\)"):
+        problems.enumerated("own", 2, logits[None], lambda z: z.sum(-1))
+    with pytest.raises(ValueError, match=r"f: expected losses of shape \(6,\), got \(6, 4\)"):
+        problems.enumerated("own", 2, logits, lambda z: z)
 
 
 def test_the_decoder() -> None:

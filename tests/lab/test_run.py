@@ -7,8 +7,8 @@ from typer.testing import CliRunner
 
 from ksubset import cli
 from ksubset._support import files
-from ksubset.lab import measure, results, tables
-from ksubset.lab.measure import Measurement
+from ksubset.lab import measurements, results, tables
+from ksubset.lab.measurements import Measurement
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
@@ -24,9 +24,11 @@ def test_smoke_and_nothing_is_measured_twice(tmp_path: Path, monkeypatch: pytest
     assert "threshold: measurement 4/4, Hybrid(ReplayedSlope), S = 16, mse" in result.output
     before = results.load(tmp_path / "measurements.json")
     # Of the decoder, which takes its time, as much as needs no warming up.
-    everything = measure.cells
+    everything = measurements.cells
     two = ["LeaveOneOut", "SIMPLE"]
-    monkeypatch.setattr(measure, "cells", lambda smooth, s: [(x, *s) for x in two] if smooth else everything(False, s))
+    monkeypatch.setattr(
+        measurements, "cells", lambda smooth, s: [(x, *s) for x in two] if smooth else everything(False, s)
+    )
     result = invoke("--problem", "threshold", "--problem", "decoder", *arguments)
     assert result.exit_code == 0, result.output
     assert "threshold: already in" in result.output
@@ -55,6 +57,12 @@ def test_what_is_missing_is_measured_alone(tmp_path: Path) -> None:
     assert again[-1].mse == next(one.mse for one in result.measurements if one.estimator == "LeaveOneOut")
 
 
+def test_the_smoke_test_makes_as_many_estimates_as_are_asked_for(tmp_path: Path) -> None:
+    arguments = ("--problem", "threshold", "--smoke", "--samples", "2", "--out", tmp_path)
+    assert invoke(*arguments, "--repeats", "30").exit_code == 0
+    assert {one.repeats for one in results.load(tmp_path / "measurements.json")["threshold"].measurements} == {30}
+
+
 def test_other_numbers_of_samples_are_measured_besides(tmp_path: Path) -> None:
     arguments = ("--problem", "threshold", "--smoke", "--out", tmp_path)
     assert invoke(*arguments, "--samples", "2", "--repeats", "2").exit_code == 0
@@ -70,7 +78,7 @@ def test_other_numbers_of_samples_are_measured_besides(tmp_path: Path) -> None:
 
 
 def test_ctrl_c_loses_no_measurement(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    measure_one, measured = measure.measure, list[Measurement]()
+    measure_one, measured = measurements.measure, list[Measurement]()
 
     def interrupted(*arguments: Any) -> Measurement:
         if len(measured) == 6:
@@ -78,11 +86,12 @@ def test_ctrl_c_loses_no_measurement(tmp_path: Path, monkeypatch: pytest.MonkeyP
         measured.append(measure_one(*arguments))
         return measured[-1]
 
-    monkeypatch.setattr(measure, "measure", interrupted)
+    monkeypatch.setattr(measurements, "measure", interrupted)
     names = ("--problem", "threshold", "--problem", "quadratic")
     assert invoke(*names, "--smoke", "--samples", "2", "--repeats", "5", "--out", tmp_path).exit_code == 130
     kept = results.load(tmp_path / "measurements.json")
-    assert [one.estimator for name in kept for one in kept[name].measurements] == [one.estimator for one in measured]
+    labels = [one.estimator for name in kept for one in kept[name].measurements]
+    assert [label.partition("(")[0] for label in labels] == [one.estimator for one in measured]
     assert [len(kept[name].measurements) for name in ("threshold", "quadratic")] == [4, 2]
 
 

@@ -21,7 +21,7 @@ def lab(
     samples: Annotated[
         list[int] | None, typer.Option(help="samples of one estimate (default: 1, 2, 4, ..., 128)")
     ] = None,
-    repeats: Annotated[int, typer.Option(help="estimates of one gradient, at most")] = 10_000,
+    repeats: Annotated[int | None, typer.Option(help="estimates of one gradient, at most (default: 10000)")] = None,
     out: Annotated[
         Path | None,
         typer.Option(
@@ -42,11 +42,13 @@ def lab(
     from ksubset.lab.results import Settings
     from ksubset.lab.run import run
 
-    settings = Settings(repeats=repeats)
+    settings = Settings()
     if smoke:
-        settings = Settings(samples=(2, 8), repeats=min(repeats, 20), seeds=problems.SEEDS[:1], reference=5000)
+        settings = Settings(samples=(2, 8), repeats=20, seeds=problems.SEEDS[:1], reference=5000)
     if samples:
         settings = dataclasses.replace(settings, samples=tuple(sorted(set(samples))))
+    if repeats is not None:
+        settings = dataclasses.replace(settings, repeats=repeats)
     console = Console()
     with one_thread():
         out = out or Path("results/lab-smoke" if smoke else "results/lab")

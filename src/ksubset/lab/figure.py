@@ -5,7 +5,7 @@ from typing import Any
 
 from ksubset._support import palette
 from ksubset._support.extras import require
-from ksubset.lab.measure import ESTIMATORS
+from ksubset.lab.measurements import ESTIMATORS
 from ksubset.lab.results import Mean, Result, by_estimator
 
 __all__ = ["figure"]

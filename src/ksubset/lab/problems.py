@@ -13,7 +13,10 @@ from ksubset._support.extras import require
 from ksubset.distributions import KSubset
 from ksubset.estimators import LeaveOneOut, expectation
 
-__all__ = ["CHUNK", "PROBLEMS", "SEEDS", "SMALL", "Problem", "decoder", "network", "quadratic", "threshold", "toy"]
+__all__ = [
+    "CHUNK", "PROBLEMS", "SEEDS", "SMALL",
+    "Problem", "decoder", "enumerated", "network", "quadratic", "threshold", "toy",
+]  # fmt: skip
 
 SEEDS = (1234, 1067, 9198, 9453, 6240, 7044, 1755, 7898, 3131, 1277)
 """Those of the toy in the literature; the other small problems take them too."""
@@ -38,6 +41,12 @@ class Problem:
         gradient: The exact gradient, or a reference, `(n)`, float64.
         noise: Total squared standard error of the reference; 0 if it is exact.
         budget: Evaluations of f that one measurement may take, as far as it goes with a hundred estimates.
+
+    Example:
+        >>> from ksubset.lab import toy
+        >>> problem = toy(1234)
+        >>> problem.k, problem.logits.shape, problem.gradient.shape
+        (5, torch.Size([10]), torch.Size([10]))
     """
 
     name: str
@@ -57,41 +66,128 @@ def toy(seed: int) -> Problem:
     On binary vectors f is linear: a control variate whose slope is fitted to values of f leaves no variance at all. So
     the toy separates biased from unbiased estimators, and says nothing about control variates where they matter. The
     gradient of f is another matter: between the vectors f bends, so that slopes taken from it are off even here.
+
+    Arguments:
+        seed: The instance; those of the literature are `SEEDS`.
+
+    Raises:
+        ImportError: NumPy is missing.
+
+    Example:
+        >>> from ksubset.lab import toy
+        >>> toy(1234).logits[:2]
+        tensor([ 0.4714, -1.1910], dtype=torch.float64)
+
+    References:
+        Ahmed et al., "SIMPLE: A Gradient Estimator for k-Subset Sampling", 2023.
     """
     # Published numbers belong to this old generator.
     random = require("numpy").random.RandomState(seed)
     logits = torch.as_tensor(random.randn(10))
     b = torch.as_tensor(random.randn(10)).abs()
-    return _enumerated("toy", seed, 5, logits, lambda z: (z - b).square().sum(-1))
+    return enumerated("toy", 5, logits, lambda z: (z - b).square().sum(-1), seed=seed)
 
 
 def quadratic(seed: int) -> Problem:
-    """Least squares, `f(z) = |A z - c|^2` with 20 equations, n = 10, k = 5; the items interact."""
+    """Least squares, `f(z) = |A z - c|^2` with 20 equations, n = 10, k = 5; the items interact.
+
+    Arguments:
+        seed: The instance.
+
+    Raises:
+        TypeError: The seed is no integer.
+
+    Example:
+        >>> from ksubset.lab import quadratic
+        >>> quadratic(0).differentiable
+        True
+    """
     generator = Generator().manual_seed(seed)
     logits = _normal(10, generator=generator)
     a = _normal(20, 10, generator=generator) / math.sqrt(10)
     c = _normal(20, generator=generator)
-    return _enumerated("quadratic", seed, 5, logits, lambda z: (z @ a.T - c).square().sum(-1))
+    return enumerated("quadratic", 5, logits, lambda z: (z @ a.T - c).square().sum(-1), seed=seed)
 
 
 def network(seed: int) -> Problem:
-    """A frozen random network 10-32-1 with tanh, n = 10, k = 5."""
+    """A frozen random network 10-32-1 with tanh, n = 10, k = 5.
+
+    Arguments:
+        seed: The instance.
+
+    Raises:
+        TypeError: The seed is no integer.
+
+    Example:
+        >>> from ksubset.lab import network
+        >>> network(0).differentiable
+        True
+    """
     generator = Generator().manual_seed(seed)
     logits = _normal(10, generator=generator)
     weight, bias = _normal(10, 32, generator=generator) / math.sqrt(5), _normal(32, generator=generator)
     out = _normal(32, generator=generator) / math.sqrt(32)
-    return _enumerated("network", seed, 5, logits, lambda z: torch.tanh(z @ weight + bias) @ out)
+    return enumerated("network", 5, logits, lambda z: torch.tanh(z @ weight + bias) @ out, seed=seed)
 
 
 def threshold(seed: int) -> Problem:
-    """The share of 8 random threshold units that fire, n = 10, k = 5; it has no gradient."""
+    """The share of 8 random threshold units that fire, n = 10, k = 5; it has no gradient.
+
+    Arguments:
+        seed: The instance.
+
+    Raises:
+        TypeError: The seed is no integer.
+
+    Example:
+        >>> from ksubset.lab import threshold
+        >>> threshold(0).differentiable
+        False
+    """
     generator = Generator().manual_seed(seed)
     logits = _normal(10, generator=generator)
     weight = _normal(10, 8, generator=generator)
     # Near a unit's mean over the subsets, so that every unit fires for some of them.
     limit = weight.sum(0) / 2 + _normal(8, generator=generator) / 2
     f = lambda z: (z @ weight > limit).to(z.dtype).mean(-1)  # noqa: E731 - as its neighbours
-    return _enumerated("threshold", seed, 5, logits, f, differentiable=False)
+    return enumerated("threshold", 5, logits, f, seed=seed, differentiable=False)
+
+
+def enumerated(
+    name: str, k: int, logits: Tensor, f: Callable[[Tensor], Tensor], *, seed: int = 0, differentiable: bool = True
+) -> Problem:
+    """A problem with its exact gradient, by a sum over all subsets.
+
+    Arguments:
+        name: What to call it.
+        k: Size of the subsets.
+        logits: `(n)`, float64 for an exact gradient; n and k so small that all subsets can be listed.
+        f: Maps subsets, and fractions if it is differentiable, to losses: `(*S, n)` -> `(*S)`.
+        seed: Of the random numbers of estimates.
+        differentiable: Whether f has a gradient, without which pathwise estimators make no sense.
+
+    Raises:
+        ValueError: `logits` is no vector, k does not suit it, there are too many subsets, or f does not give a loss for
+            each.
+
+    Example:
+        >>> import torch
+        >>> from ksubset.lab import enumerated
+        >>> cost = torch.tensor([1.0, 2.0, 6.0], dtype=torch.float64)
+        >>> enumerated("cost", 1, torch.zeros(3, dtype=torch.float64), lambda z: z @ cost).gradient
+        tensor([-0.6667, -0.3333,  1.0000], dtype=torch.float64)
+    """
+    if logits.dim() != 1:
+        raise ValueError(f"logits: expected a vector, got shape {tuple(logits.shape)}")
+    parameter = logits.detach().clone().requires_grad_()
+    dist = KSubset(k, parameter)
+    subsets = dist.enumerate_support()
+    losses = f(subsets)
+    if losses.shape != subsets.shape[:1]:
+        raise ValueError(f"f: expected losses of shape {tuple(subsets.shape[:1])}, got {tuple(losses.shape)}")
+    expected = (dist.log_prob(subsets).exp() * losses).sum()
+    (gradient,) = torch.autograd.grad(expected, parameter)
+    return Problem(name, seed, k, logits.detach(), f, differentiable, gradient.double())
 
 
 def decoder(seed: int, evaluations: int, advance: Callable[[], None] = lambda: None) -> Problem:
@@ -109,6 +205,11 @@ def decoder(seed: int, evaluations: int, advance: Callable[[], None] = lambda: N
     Raises:
         ImportError: scikit-learn is missing.
         ValueError: Too few evaluations.
+
+    Example:
+        >>> from ksubset.lab import decoder
+        >>> decoder(0, evaluations=1000).logits.shape
+        torch.Size([784])
     """
     if evaluations < 2 * CHUNK:
         raise ValueError(f"evaluations must be {2 * CHUNK} or more, got {evaluations}")
@@ -132,18 +233,6 @@ PROBLEMS = (*SMALL, "decoder")
 
 def _normal(*shape: int, generator: Generator) -> Tensor:
     return torch.randn(shape, generator=generator, dtype=torch.float64)
-
-
-def _enumerated(
-    name: str, seed: int, k: int, logits: Tensor, f: Callable[[Tensor], Tensor], differentiable: bool = True
-) -> Problem:
-    """The problem with its exact gradient, by a sum over all subsets."""
-    parameter = logits.clone().requires_grad_()
-    dist = KSubset(k, parameter)
-    subsets = dist.enumerate_support()
-    expected = (dist.log_prob(subsets).exp() * f(subsets)).sum()
-    (gradient,) = torch.autograd.grad(expected, parameter)
-    return Problem(name, seed, k, logits, f, differentiable, gradient)
 
 
 def _digits() -> Tensor:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from ksubset._support import files
-from ksubset.lab.measure import ESTIMATORS, Measurement, Quality
+from ksubset.lab.measurements import ESTIMATORS, Measurement, Quality
 from ksubset.lab.problems import CHUNK, SEEDS
 
 __all__ = ["QUALITIES", "Mean", "Result", "Settings", "by_estimator", "comparable", "load", "save"]

@@ -13,9 +13,9 @@ import torch
 import ksubset
 from ksubset._support import files, provenance
 from ksubset._support.markdown import quantity
-from ksubset.lab import measure, problems
+from ksubset.lab import measurements, problems
 from ksubset.lab.figure import figure
-from ksubset.lab.measure import Measurement
+from ksubset.lab.measurements import Measurement
 from ksubset.lab.results import Result, Settings, comparable, load, save
 from ksubset.lab.tables import tables
 
@@ -94,7 +94,7 @@ def _alike(name: str, known: Result, settings: Settings) -> bool:
 def _missing(name: str, settings: Settings, kept: Sequence[Measurement]) -> list[tuple[int, str, int]]:
     """What is not measured yet: the seed of the instance, the estimator and the number of samples."""
     small = problems.SMALL.get(name)
-    cells = measure.cells(small is None or small(settings.seeds[0]).differentiable, settings.samples)
+    cells = measurements.cells(small is None or small(settings.seeds[0]).differentiable, settings.samples)
     measured = {(one.seed, one.estimator, one.samples) for one in kept}
     wanted = itertools.product(settings.seeds if small else settings.seeds[:1], cells)
     return [(seed, *cell) for seed, cell in wanted if (seed, *cell) not in measured]
@@ -113,7 +113,9 @@ def _measure(
     error = max(instance.noise**0.5 / float(instance.gradient.norm()) for instance in instances.values())
     result = Result(settings, environment(), error, list(kept))
     with bar(name, len(missing), "measurement") as advance:
-        for number, (seed, estimator, samples) in enumerate(missing, 1):
-            result.measurements.append(measure.measure(instances[seed], estimator, samples, settings.repeats))
-            advance(f"{estimator}, S = {samples}, mse {result.measurements[-1].mse:.3g}", number)
+        for number, (seed, label, samples) in enumerate(missing, 1):
+            estimator = measurements.ESTIMATORS[label]()
+            found = measurements.measure(instances[seed], estimator, samples, settings.repeats)
+            result.measurements.append(dataclasses.replace(found, estimator=label))
+            advance(f"{label}, S = {samples}, mse {result.measurements[-1].mse:.3g}", number)
             yield result

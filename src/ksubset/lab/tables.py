@@ -6,7 +6,7 @@ import statistics
 from collections.abc import Iterable, Mapping, Sequence
 
 from ksubset._support import markdown
-from ksubset.lab.measure import ESTIMATORS
+from ksubset.lab.measurements import ESTIMATORS
 from ksubset.lab.results import QUALITIES, Mean, Result, by_estimator
 
 __all__ = ["tables"]

@@ -3,10 +3,11 @@ import math
 
 import pytest
 import torch
+from torch import Tensor
 
-from ksubset import Estimator, GumbelTopK, Hybrid, LeaveOneOut, ReplayedSlope
+from ksubset import SIMPLE, Estimator, GumbelTopK, Hybrid, LeaveOneOut, ReplayedSlope, SlopeAtMean, SubsetDistribution
 from ksubset.lab import problems
-from ksubset.lab.measure import ESTIMATORS, cells, estimates, measure, quality
+from ksubset.lab.measurements import ESTIMATORS, cells, estimates, measure, quality
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
@@ -14,9 +15,9 @@ PROBLEM = problems.quadratic(1234)
 
 
 def test_leave_one_out_is_unbiased_and_the_relaxation_is_not() -> None:
-    unbiased = measure(PROBLEM, "LeaveOneOut", 4, 4000)
+    unbiased = measure(PROBLEM, LeaveOneOut(), 4, 4000)
     assert unbiased.bias < 2 * unbiased.bias_noise < 0.1
-    biased = measure(PROBLEM, "GumbelTopK(0.5)", 4, 4000)
+    biased = measure(PROBLEM, GumbelTopK(0.5), 4, 4000)
     assert biased.bias > 10 * biased.bias_noise
 
 
@@ -35,7 +36,7 @@ def test_leave_one_out_is_unbiased_and_the_relaxation_is_not() -> None:
     ],
 )
 def test_evaluations_are_counted(name: str, evaluations: int, gradients: int) -> None:
-    found = measure(PROBLEM, name, 4, 2)
+    found = measure(PROBLEM, ESTIMATORS[name](), 4, 2)
     assert (found.evaluations, found.gradients) == (evaluations, gradients)
     assert found.seconds > 0
 
@@ -51,7 +52,6 @@ def test_what_can_be_measured() -> None:
 @pytest.mark.parametrize(
     ("name", "samples", "repeats", "message"),
     [
-        ("Nope", 4, 10, "name: expected one of ScoreFunction, .*, got 'Nope'"),
         ("LeaveOneOut", 1, 10, "samples: expected 2 or more for LeaveOneOut, got 1"),
         ("SIMPLE", 0, 10, "samples: expected 1 or more for SIMPLE, got 0"),
         ("SIMPLE", 4, 1, "repeats: expected 2 or more for SIMPLE, got 1"),
@@ -59,23 +59,54 @@ def test_what_can_be_measured() -> None:
 )
 def test_what_cannot_be_measured(name: str, samples: int, repeats: int, message: str) -> None:
     with pytest.raises(ValueError, match=message):
-        measure(PROBLEM, name, samples, repeats)
+        measure(PROBLEM, ESTIMATORS[name](), samples, repeats)
 
 
 def test_a_gradient_of_zeros_is_nothing_to_compare_with() -> None:
     flat = dataclasses.replace(PROBLEM, gradient=torch.zeros_like(PROBLEM.gradient))
     with pytest.raises(ValueError, match="expected a gradient to compare with, got one of zeros at quadratic"):
-        measure(flat, "LeaveOneOut", 4, 10)
+        measure(flat, LeaveOneOut(), 4, 10)
+
+
+def test_what_is_no_estimator_or_needs_what_is_not_there_is_named() -> None:
+    with pytest.raises(TypeError, match="estimator: expected an Estimator, got str"):
+        measure(PROBLEM, "SIMPLE", 4, 10)  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="expected one that needs no gradient of f at threshold, got SIMPLE"):
+        measure(problems.threshold(0), SIMPLE(), 4, 10)
+
+
+class _Counting(LeaveOneOut):
+    """Remembers how often it was called."""
+
+    def __init__(self, seen: list[int]) -> None:
+        super().__init__()
+        self.register_buffer("calls", torch.tensor(0))
+        self._see = seen.append
+
+    def surrogate(self, loss: Tensor, sample: Tensor, dist: SubsetDistribution) -> Tensor:
+        self.calls += 1
+        self._see(int(self.calls))
+        return super().surrogate(loss, sample, dist)
+
+
+def test_an_estimator_that_remembers_has_seen_eight_calls_and_stays_as_it_is() -> None:
+    seen = list[int]()
+    estimator = _Counting(seen)
+    assert measure(PROBLEM, estimator, 4, 10).estimator == "_Counting"
+    # The estimates, the counted one and those that are timed each start where the eight calls have ended.
+    assert seen[:8] == [*range(1, 9)]
+    assert seen[8:11] == [9, 9, 9]
+    assert estimator.calls == 0
 
 
 def test_measurements_do_not_depend_on_what_came_before() -> None:
-    first = measure(PROBLEM, "Hybrid(SlopeAtMean)", 4, 10)
+    first = measure(PROBLEM, Hybrid(SlopeAtMean()), 4, 10)
     torch.rand(1)
-    assert measure(PROBLEM, "Hybrid(SlopeAtMean)", 4, 10).mse == first.mse
+    assert measure(PROBLEM, Hybrid(SlopeAtMean()), 4, 10).mse == first.mse
 
 
 def test_the_budget_limits_the_repeats() -> None:
-    assert measure(PROBLEM, "LeaveOneOut", 128, 10_000).repeats == PROBLEM.budget // 128
+    assert measure(PROBLEM, LeaveOneOut(), 128, 10_000).repeats == PROBLEM.budget // 128
 
 
 @pytest.mark.parametrize("estimator", [LeaveOneOut(), GumbelTopK(1.0), Hybrid(ReplayedSlope())], ids=repr)

@@ -66,7 +66,8 @@ ESTIMATORS: dict[str, Callable[[], Estimator]] = {
 # Entries of the subsets in one call: few enough to stay near the cache, and far from filling the memory.
 _ENTRIES = 300_000
 _FEWEST = 100
-# What a hybrid sees before it is measured, at most: its memory is full then, and its scale settled.
+# What an estimator that remembers sees before it is measured, at most: a hybrid's memory is full then, and its scale
+# settled.
 _WARM_CALLS, _WARM_ROWS = 8, 128
 # A replayed slope is computed anew every 256 evaluations, which the time must hold.
 _TIMED_CALLS, _TIMED_EVALUATIONS = 8, 256
@@ -74,17 +75,7 @@ _TIMED_CALLS, _TIMED_EVALUATIONS = 8, 256
 
 @dataclass(frozen=True)
 class Quality:
-    """What estimates `g` are worth, the exact gradient being `e`.
-
-    Arguments:
-        bias: `|mean g - e| / |e|`; without any bias about `bias_noise`.
-        bias_noise: Standard error of that, from the estimates and from the reference.
-        bias_cos: `1 - cos(mean g, e)`.
-        var_cos: Variance of `cos(g, mean g)`.
-        error_cos: Mean of `1 - cos(g, e)`.
-        variance: Total variance of g over `|e|^2`.
-        mse: Mean of `|g - e|^2` over `|e|^2`.
-    """
+    """What estimates of a gradient are worth; the fields are those of `Measurement`."""
 
     bias: float
     bias_noise: float
@@ -97,9 +88,16 @@ class Quality:
 
 @dataclass(frozen=True)
 class Measurement(Quality):
-    """The quality of an estimator at one problem and number of samples, and its cost.
+    """What estimates `g` of an estimator at one problem are worth, the exact gradient being `e`, and what they cost.
 
     Arguments:
+        bias: `|mean g - e| / |e|`; without any bias about `bias_noise`.
+        bias_noise: Standard error of that, from the estimates and from the reference.
+        bias_cos: `1 - cos(mean g, e)`.
+        var_cos: Variance of `cos(g, mean g)`.
+        error_cos: Mean of `1 - cos(g, e)`.
+        variance: Total variance of g over `|e|^2`.
+        mse: Mean of `|g - e|^2` over `|e|^2`.
         problem, seed: The problem.
         estimator: Its name.
         samples: Samples S of one estimate.
@@ -107,6 +105,13 @@ class Measurement(Quality):
         seconds: Mean processor time of one estimate, in a call of its own.
         evaluations: Evaluations of f for one estimate.
         gradients: Evaluations of the gradient of f for one estimate.
+
+    Example:
+        >>> from ksubset import SIMPLE
+        >>> from ksubset.lab import measure, quadratic
+        >>> found = measure(quadratic(1234), SIMPLE(), samples=4, repeats=100)
+        >>> found.estimator, found.evaluations, found.gradients
+        ('SIMPLE', 4, 4)
     """
 
     problem: str
@@ -131,32 +136,46 @@ def cells(differentiable: bool, samples: Sequence[int]) -> list[tuple[str, int]]
     ]
 
 
-def measure(problem: Problem, name: str, samples: int, repeats: int) -> Measurement:
-    """Measure one estimator.
+def measure(problem: Problem, estimator: Estimator, samples: int, repeats: int = 10_000) -> Measurement:
+    """Measure bias, variance, error and cost of an estimator.
 
-    The random numbers are those of a seed, whatever was measured before. A hybrid, which remembers, is measured in the
-    state in which eight calls have left it; their evaluations are not counted.
+    The random numbers are those of the problem's seed, whatever was measured before. An estimator that remembers, in
+    buffers, is measured in the state in which eight calls have left a copy of it; their evaluations are not counted.
 
     Arguments:
         problem: Where to measure.
-        name: Of the estimator, a key of `ESTIMATORS`.
+        estimator: What to measure; it stays as it is. Its name is that of its class.
         samples: Samples S of one estimate.
-        repeats: Independent estimates, fewer where the problem's budget says so.
+        repeats: Independent estimates, at most: fewer where the problem's budget says so, but a hundred if asked for.
 
     Raises:
-        ValueError: The estimator is unknown, there are too few samples or repeats, or the gradient is 0.
+        TypeError: `estimator` is none.
+        ValueError: There are too few samples or repeats, the gradient is 0, or the estimator needs that of f and there
+            is none.
+
+    Example:
+        >>> from ksubset import SIMPLE, LeaveOneOut
+        >>> from ksubset.lab import measure, toy
+        >>> for estimator in (LeaveOneOut(), SIMPLE()):
+        ...     found = measure(toy(1234), estimator, samples=8, repeats=2000)
+        ...     print(found.estimator, found.bias < 3 * found.bias_noise)
+        LeaveOneOut True
+        SIMPLE False
     """
-    if name not in ESTIMATORS:
-        raise ValueError(f"name: expected one of {', '.join(ESTIMATORS)}, got {name!r}")
-    estimator = ESTIMATORS[name]()
+    if not isinstance(estimator, Estimator):
+        raise TypeError(f"estimator: expected an Estimator, got {type(estimator).__name__}")
+    name = type(estimator).__name__
     for what, number, least in (("samples", samples, estimator.min_samples), ("repeats", repeats, 2)):
         if number < least:
             raise ValueError(f"{what}: expected {least} or more for {name}, got {number}")
     if not problem.gradient.any():
         raise ValueError(f"problem: expected a gradient to compare with, got one of zeros at {problem.name}")
+    if estimator.needs_gradient and not problem.differentiable:
+        raise ValueError(f"estimator: expected one that needs no gradient of f at {problem.name}, got {name}")
+    estimator = copy.deepcopy(estimator)
     repeats = min(repeats, max(_FEWEST, problem.budget // samples))
     with torch.random.fork_rng(devices=[]):
-        if isinstance(estimator, Hybrid):
+        if any(True for _ in estimator.buffers()):
             torch.manual_seed(problem.seed + 1)
             for _ in range(_WARM_CALLS):
                 _gradient(problem, estimator, samples, (min(_WARM_ROWS, _rows(problem, samples)),))
