@@ -72,8 +72,10 @@ def test_other_numbers_of_samples_are_measured_besides(tmp_path: Path) -> None:
     both = results.load(tmp_path / "measurements.json")["threshold"].measurements
     assert both[: len(before)] == before
     assert {one.samples for one in both[len(before) :]} == {4}
-    # What was measured with other repeats is not kept beside.
-    assert invoke(*arguments, "--samples", "4", "--repeats", "3").exit_code == 0
+    # What was measured with other repeats is not kept beside, and this is said.
+    result = invoke(*arguments, "--samples", "4", "--repeats", "3")
+    assert result.exit_code == 0
+    assert f"threshold: measured again, as {tmp_path / 'measurements.json'} has it with repeats 2\n" in result.output
     assert {one.samples for one in results.load(tmp_path / "measurements.json")["threshold"].measurements} == {4}
 
 

@@ -57,7 +57,10 @@ def run(names: Sequence[str], settings: Settings, folder: Path, *, say: Callable
         results = load(paths[0]) if paths[0].exists() else {}
         for name in names:
             known = results.get(name)
-            kept = known.measurements if known and _alike(name, known, settings) else []
+            differences = _differences(name, known, settings) if known else []
+            if differences:
+                say(f"{name}: measured again, as {paths[0]} has it with {', '.join(differences)}")
+            kept = known.measurements if known and not differences else []
             missing = _missing(name, settings, kept)
             if not missing:
                 say(f"{name}: already in {paths[0]}")
@@ -83,12 +86,13 @@ def environment() -> dict[str, str]:
     return provenance.versions(ksubset, torch) | {"device": device}
 
 
-def _alike(name: str, known: Result, settings: Settings) -> bool:
-    """Whether what is known was measured here, and each estimate as it would be now."""
+def _differences(name: str, known: Result, settings: Settings) -> list[str]:
+    """What of the way and the place in which it was measured would be otherwise now, and so each estimate."""
     wanted = dataclasses.replace(settings, samples=known.settings.samples)
     if name in problems.SMALL or settings.seeds[0] == known.settings.seeds[0]:
         wanted = dataclasses.replace(wanted, seeds=known.settings.seeds)
-    return (known.settings, known.environment) == (wanted, environment())
+    before, now = vars(known.settings) | known.environment, vars(wanted) | environment()
+    return [f"{key} {before.get(key)}" for key in before | now if before.get(key) != now.get(key)]
 
 
 def _missing(name: str, settings: Settings, kept: Sequence[Measurement]) -> list[tuple[int, str, int]]:
