@@ -69,8 +69,10 @@ def test_a_gradient_of_zeros_is_nothing_to_compare_with() -> None:
 
 
 def test_what_is_no_estimator_or_needs_what_is_not_there_is_named() -> None:
-    with pytest.raises(TypeError, match="estimator: expected an Estimator, got str"):
-        measure(PROBLEM, "SIMPLE", 4, 10)  # type: ignore[arg-type]
+    with pytest.raises(
+        TypeError, match=r"estimator: expected an instance of Estimator, such as LeaveOneOut\(\), got <"
+    ):
+        measure(PROBLEM, SIMPLE, 4, 10)  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="expected one that needs no gradient of f at threshold, got SIMPLE"):
         measure(problems.threshold(0), SIMPLE(), 4, 10)
 

@@ -49,6 +49,7 @@ def test_a_problem_of_ones_own_has_its_exact_gradient() -> None:
     problem = problems.enumerated("own", 2, logits, f, differentiable=False)
     torch.testing.assert_close(problem.gradient, gradient(f, logits.detach(), 2), rtol=1e-10, atol=1e-12)
     assert not problem.logits.requires_grad
+    assert problem.logits.data_ptr() != logits.data_ptr()
     found = measure(problem, LeaveOneOut(), 4, 4000)
     assert found.bias < 3 * found.bias_noise < 0.2
     assert problems.enumerated("own", 2, logits.detach().float(), f).gradient.dtype == torch.float64

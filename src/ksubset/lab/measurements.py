@@ -149,7 +149,7 @@ def measure(problem: Problem, estimator: Estimator, samples: int, repeats: int =
         repeats: Independent estimates, at most: fewer where the problem's budget says so, but a hundred if asked for.
 
     Raises:
-        TypeError: `estimator` is none.
+        TypeError: `estimator` is no instance of Estimator.
         ValueError: There are too few samples or repeats, the gradient is 0, or the estimator needs that of f and there
             is none.
 
@@ -163,7 +163,7 @@ def measure(problem: Problem, estimator: Estimator, samples: int, repeats: int =
         SIMPLE False
     """
     if not isinstance(estimator, Estimator):
-        raise TypeError(f"estimator: expected an Estimator, got {type(estimator).__name__}")
+        raise TypeError(f"estimator: expected an instance of Estimator, such as LeaveOneOut(), got {estimator!r}")
     name = type(estimator).__name__
     for what, number, least in (("samples", samples, estimator.min_samples), ("repeats", repeats, 2)):
         if number < least:

@@ -187,7 +187,7 @@ def enumerated(
         raise ValueError(f"f: expected losses of shape {tuple(subsets.shape[:1])}, got {tuple(losses.shape)}")
     expected = (dist.log_prob(subsets).exp() * losses).sum()
     (gradient,) = torch.autograd.grad(expected, parameter)
-    return Problem(name, seed, k, logits.detach(), f, differentiable, gradient.double())
+    return Problem(name, seed, k, parameter.detach(), f, differentiable, gradient.double())
 
 
 def decoder(seed: int, evaluations: int, advance: Callable[[], None] = lambda: None) -> Problem:
